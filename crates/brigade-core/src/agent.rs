@@ -1,0 +1,63 @@
+//! What an agent is, apart from any run of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::Hash;
+
+/// A definition: prompt, model, tools and limits. It is stored once, by its hash.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Agent {
+    /// The id that people and models name it by.
+    pub id: String,
+    /// What is shown.
+    pub name: String,
+    /// When to use it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The system prompt.
+    pub prompt: String,
+    /// `provider/model`; inherited where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Tools that it may use; inherited where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Tools that it may lend; its own where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lend: Option<Vec<String>>,
+    /// The most model calls of one round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u32>,
+    /// The most output tokens of one reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// Where it runs.
+    pub place: Place,
+}
+
+/// Where an agent runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// In this runtime.
+    #[default]
+    Here,
+    /// In an external agent of this name that speaks the Agent Client Protocol.
+    Acp(String),
+    /// On another machine.
+    Remote,
+}
+
+impl Agent {
+    /// The bytes that stand for this definition in a store.
+    pub fn encoded(&self) -> String {
+        // A struct of strings and numbers always serialises; an empty text would only fail to be found again.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The hash that facts name it by.
+    pub fn hash(&self) -> Hash {
+        Hash::of(self.encoded().as_bytes())
+    }
+}

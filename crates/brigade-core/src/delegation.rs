@@ -1,0 +1,204 @@
+//! What is asked of an agent and what comes of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::grant::Budget;
+use crate::text::Text;
+
+/// The tool family that a delegation came through.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Face {
+    /// No family: a person started the session.
+    #[default]
+    Run,
+    /// `delegate`: a role and a task.
+    Delegate,
+    /// `subagent`: a recursive helper.
+    Subagent,
+    /// `subagent_dispatch`: a defined agent.
+    Dispatch,
+    /// `subagent_spawn`, `subagent_delegate`: a nested loop.
+    Spawn,
+}
+
+impl Face {
+    /// The name in config and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Face::Run => "run",
+            Face::Delegate => "delegate",
+            Face::Subagent => "subagent",
+            Face::Dispatch => "dispatch",
+            Face::Spawn => "spawn",
+        }
+    }
+}
+
+impl fmt::Display for Face {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What is asked of an agent, whatever family it came through.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Delegation {
+    /// The family it came through.
+    pub face: Face,
+    /// The id of the agent that was asked for by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The role, label or title, in the caller's spelling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// What to do.
+    pub task: Text,
+    /// What to know for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<Text>,
+    /// The whitelist of the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// The turn limit of the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
+    /// The budget of the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// The time limit of the call, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
+    /// The prompt that asks for the report, where the family has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<Text>,
+    /// A system prompt of the call's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<Text>,
+    /// The JSON Schema that the result has to fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Text>,
+    /// Whether the caller goes on while the child works.
+    #[serde(skip_serializing_if = "is_foreground")]
+    pub waiting: Waiting,
+    /// What the caller should know about how the call was understood, such as tool names that do not exist.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// Whether the caller of a delegation waits for its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waiting {
+    /// The call is answered by the child's end.
+    #[default]
+    Foreground,
+    /// The call is answered at once; the end is heard later.
+    Background,
+}
+
+fn is_foreground(waiting: &Waiting) -> bool {
+    *waiting == Waiting::Foreground
+}
+
+/// How a round of a session ended: its one terminal state and what it had to say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The terminal state.
+    #[serde(flatten)]
+    pub status: Status,
+    /// The result, or what there is of it.
+    #[serde(default, skip_serializing_if = "Text::is_empty")]
+    pub text: Text,
+    /// What the caller should know beside the result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// The terminal states.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Status {
+    /// It finished.
+    Done,
+    /// A limit stopped it; the text is what was achieved.
+    Incomplete {
+        /// The limit.
+        limit: Which,
+    },
+    /// It could not go on.
+    Failed {
+        /// Why.
+        cause: String,
+    },
+    /// It was told to stop.
+    Cancelled {
+        /// By whom.
+        by: String,
+    },
+    /// Nobody can say what became of it.
+    Lost {
+        /// What is known.
+        cause: String,
+    },
+    /// It goes on by itself, within what it was lent.
+    Detached,
+}
+
+impl Status {
+    /// One word for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Status::Done => "done",
+            Status::Incomplete { .. } => "incomplete",
+            Status::Failed { .. } => "failed",
+            Status::Cancelled { .. } => "cancelled",
+            Status::Lost { .. } => "lost",
+            Status::Detached => "detached",
+        }
+    }
+}
+
+impl Outcome {
+    /// An outcome without warnings.
+    pub fn new(status: Status, text: impl Into<Text>) -> Outcome {
+        Outcome { status, text: text.into(), warnings: Vec::new() }
+    }
+
+    /// The last line that the runtime adds for the model, where the run was not plainly complete.
+    pub fn note(&self) -> Option<String> {
+        let mut notes = Vec::new();
+        if let Status::Incomplete { limit } = &self.status {
+            notes.push(format!("(incomplete: {limit})"));
+        }
+        notes.extend(self.warnings.iter().map(|warning| format!("(warning: {warning})")));
+        (!notes.is_empty()).then(|| notes.join(" "))
+    }
+}
+
+/// The limits that can stop a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Which {
+    Turns,
+    Tokens,
+    Usd,
+    Time,
+    Agents,
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Which::Turns => "turns",
+            Which::Tokens => "tokens",
+            Which::Usd => "usd",
+            Which::Time => "time",
+            Which::Agents => "agents",
+        })
+    }
+}

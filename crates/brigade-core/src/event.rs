@@ -1,0 +1,357 @@
+//! The facts. Names are for ever; fields are only added.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::delegation::{Delegation, Outcome, Which};
+use crate::grant::Grant;
+use crate::id::{CallId, Hash, SessionId};
+use crate::message::{Reply, ToolOutput};
+use crate::money::{Amount, Spent};
+use crate::state::Purpose;
+use crate::text::Text;
+
+/// The version of the log that this code writes.
+pub const VERSION: u16 = 1;
+
+/// The `type` of every event that this version knows.
+pub const TYPES: [&str; 17] = [
+    "started",
+    "resumed",
+    "heard",
+    "called",
+    "replied",
+    "call_failed",
+    "tool_started",
+    "tool_ended",
+    "delegated",
+    "returned",
+    "asked",
+    "answered",
+    "said",
+    "limit_reached",
+    "compacted",
+    "cancel_asked",
+    "ended",
+];
+
+/// A fact in its place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The session that it belongs to.
+    pub session: SessionId,
+    /// Its place in that session: dense, from 0.
+    pub seq: u64,
+    /// Its place in the store: increasing, with gaps.
+    pub pos: u64,
+    /// When it was written, in UTC milliseconds, for display.
+    pub at: u64,
+    /// The version of the log that it was written by.
+    pub v: u16,
+    /// The fact.
+    pub event: Event,
+}
+
+/// What can happen in a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// A round began. It says enough to resume anywhere.
+    Started {
+        /// What is asked.
+        delegation: Delegation,
+        /// The agent definition.
+        agent: Hash,
+        /// What it may do and use up.
+        grant: Grant,
+        /// Who delegated; none for a round of a root, or of a child that goes on by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<SessionId>,
+        /// How deep in the tree.
+        depth: u32,
+    },
+    /// A runner took over a tree that had been left. Only in the log of a root.
+    Resumed {
+        /// The epoch of its lease.
+        epoch: u64,
+        /// How long nobody ran the tree, in milliseconds.
+        downtime: u64,
+    },
+    /// Words reached the session.
+    Heard {
+        /// Who spoke.
+        from: Speaker,
+        /// What was said.
+        text: Text,
+    },
+    /// A model is about to be called: intent, before anything is sent.
+    Called {
+        /// The turn.
+        turn: u32,
+        /// The attempt at this turn, from 1.
+        attempt: u32,
+        /// What the call is for.
+        purpose: Purpose,
+        /// The most that it can cost.
+        reserved: Amount,
+        /// The hash of the request, for comparison.
+        request: Hash,
+    },
+    /// The model replied in whole.
+    Replied {
+        /// The turn.
+        turn: u32,
+        /// What it said.
+        reply: Reply,
+        /// What it cost.
+        spent: Spent,
+    },
+    /// A call brought no reply.
+    CallFailed {
+        /// The turn.
+        turn: u32,
+        /// The attempt.
+        attempt: u32,
+        /// Why.
+        cause: CallFault,
+        /// What it cost all the same.
+        spent: Spent,
+    },
+    /// A tool is about to run: intent, before the effect.
+    ToolStarted {
+        /// The call.
+        call: CallId,
+        /// What running it twice would mean.
+        effect: Effect,
+        /// The content that an edit finds; none where there was no file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before: Option<Hash>,
+        /// The content that an edit leaves.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<Hash>,
+    },
+    /// A call is answered. It moves no money.
+    ToolEnded {
+        /// The call.
+        call: CallId,
+        /// What the model reads.
+        output: ToolOutput,
+    },
+    /// A child is lent a grant.
+    Delegated {
+        /// The call that asked for it.
+        call: CallId,
+        /// The child.
+        child: SessionId,
+        /// What is asked.
+        delegation: Delegation,
+        /// The agent definition.
+        agent: Hash,
+        /// What it is lent.
+        grant: Grant,
+    },
+    /// A child gave its loan back; exactly one for each [`Event::Delegated`].
+    Returned {
+        /// The child.
+        child: SessionId,
+        /// How it ended.
+        outcome: Outcome,
+        /// What it used up of the loan.
+        spent: Spent,
+    },
+    /// A person is asked about a call.
+    Asked {
+        /// The call.
+        call: CallId,
+        /// The question.
+        what: Text,
+        /// When the default answers, in UTC milliseconds.
+        until: u64,
+        /// What is answered then.
+        default: Answer,
+    },
+    /// The question is answered.
+    Answered {
+        /// The call.
+        call: CallId,
+        /// The answer.
+        answer: Answer,
+        /// Who answered.
+        by: String,
+    },
+    /// The agent spoke to the person.
+    Said {
+        /// The call that carried the words.
+        call: CallId,
+        /// The words.
+        text: Text,
+    },
+    /// A limit was reached. The log has no clock: what passed is a fact.
+    LimitReached {
+        /// The limit.
+        which: Which,
+    },
+    /// Earlier turns are replaced by a summary in later requests. The log keeps everything.
+    Compacted {
+        /// The summary.
+        summary: Text,
+        /// The first turn that requests still carry whole.
+        keep_from: u32,
+    },
+    /// The session was told to stop.
+    CancelAsked {
+        /// By whom.
+        by: String,
+    },
+    /// The round is over; exactly one for each [`Event::Started`].
+    Ended {
+        /// How.
+        outcome: Outcome,
+        /// What the round used up, children included.
+        spent: Spent,
+    },
+}
+
+/// Who spoke. Stamped by the runtime, never read from the words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speaker {
+    /// The person who talks to the root.
+    Person,
+    /// The session that delegated.
+    Parent,
+    /// A session below.
+    Child(SessionId),
+    /// The runtime itself.
+    Runtime,
+}
+
+/// Why a call brought no reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum CallFault {
+    /// It may work when asked again.
+    Transient {
+        /// What happened.
+        message: String,
+    },
+    /// Asking again would not help.
+    Fatal {
+        /// What happened.
+        message: String,
+    },
+    /// The runner ended while the call was open. What it cost is in doubt.
+    Interrupted,
+    /// The session was stopped while the call was open.
+    Stopped,
+    /// The budget does not pay for it; nothing was sent.
+    Unaffordable,
+}
+
+/// What running a call a second time would mean; it decides what resume does with a call that may have run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It changes nothing: run again.
+    Pure,
+    /// It carries a key by which the other side recognises it: run again.
+    Keyed,
+    /// It replaces a file: compare the content.
+    Edit,
+    /// Anything else: never run again.
+    Opaque,
+}
+
+/// An answer to a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Yes, this time.
+    Once,
+    /// Yes, and for this rule from now on.
+    Always(String),
+    /// No.
+    Deny {
+        /// A word to the agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        word: Option<String>,
+    },
+}
+
+impl Event {
+    /// The name of this kind of fact.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Event::Started { .. } => "started",
+            Event::Resumed { .. } => "resumed",
+            Event::Heard { .. } => "heard",
+            Event::Called { .. } => "called",
+            Event::Replied { .. } => "replied",
+            Event::CallFailed { .. } => "call_failed",
+            Event::ToolStarted { .. } => "tool_started",
+            Event::ToolEnded { .. } => "tool_ended",
+            Event::Delegated { .. } => "delegated",
+            Event::Returned { .. } => "returned",
+            Event::Asked { .. } => "asked",
+            Event::Answered { .. } => "answered",
+            Event::Said { .. } => "said",
+            Event::LimitReached { .. } => "limit_reached",
+            Event::Compacted { .. } => "compacted",
+            Event::CancelAsked { .. } => "cancel_asked",
+            Event::Ended { .. } => "ended",
+        }
+    }
+
+    /// Whether anyone may append this fact, from any process, without running the tree.
+    pub fn is_outside_word(&self) -> bool {
+        matches!(self, Event::Heard { .. } | Event::Answered { .. } | Event::CancelAsked { .. })
+    }
+
+    /// Visits every text that may be long.
+    pub fn texts_mut(&mut self, visit: &mut dyn FnMut(&mut Text)) {
+        let delegation_texts = |delegation: &mut Delegation, visit: &mut dyn FnMut(&mut Text)| {
+            visit(&mut delegation.task);
+            let optional = [
+                &mut delegation.context,
+                &mut delegation.report,
+                &mut delegation.system_prompt,
+                &mut delegation.schema,
+            ];
+            optional.into_iter().flatten().for_each(visit);
+        };
+        match self {
+            Event::Started { delegation, .. } | Event::Delegated { delegation, .. } => {
+                delegation_texts(delegation, visit);
+            }
+            Event::Heard { text, .. } | Event::Said { text, .. } => visit(text),
+            Event::Replied { reply, .. } => {
+                visit(&mut reply.text);
+                reply.calls.iter_mut().for_each(|call| visit(&mut call.arguments));
+                reply.opaque.iter_mut().for_each(visit);
+            }
+            Event::ToolEnded { output, .. } => visit(&mut output.text),
+            Event::Returned { outcome, .. } | Event::Ended { outcome, .. } => visit(&mut outcome.text),
+            Event::Asked { what, .. } => visit(what),
+            Event::Compacted { summary, .. } => visit(summary),
+            Event::Resumed { .. }
+            | Event::Called { .. }
+            | Event::CallFailed { .. }
+            | Event::ToolStarted { .. }
+            | Event::Answered { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelAsked { .. } => {}
+        }
+    }
+}
+
+impl fmt::Display for CallFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallFault::Transient { message } | CallFault::Fatal { message } => f.write_str(message),
+            CallFault::Interrupted => f.write_str("the runner ended while the model was answering"),
+            CallFault::Stopped => f.write_str("stopped while the model was answering"),
+            CallFault::Unaffordable => f.write_str("the budget does not pay for another model call"),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Face A: `delegate`, a role and a task.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use unicode_normalization::UnicodeNormalization;
+
+use crate::agent::Agent;
+use crate::delegation::{Delegation, Face, Outcome, Status};
+use crate::grant::{Authority, Wish};
+use crate::json;
+use crate::message::{Category, ToolOutput, ToolSpec};
+use crate::text::{Text, cut};
+
+/// The tool's name.
+pub const NAME: &str = "delegate";
+
+/// The longest role, in characters.
+const ROLE_LENGTH: usize = 64;
+/// How many roles the description lists.
+const LISTED_ROLES: usize = 40;
+
+/// The section `swarm` of the config.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwarmConfig {
+    /// Whether agents may delegate at all.
+    pub enabled: bool,
+    /// How deep: 1 means that sub-agents have none of their own.
+    pub max_depth: u32,
+    /// How many sub-agents may be active at once in a tree; 0 counts as 1.
+    pub max_concurrent: u32,
+    /// Presets by role.
+    pub roles: BTreeMap<String, SwarmRole>,
+    /// The prompt for roles without a preset, with `{role}` in it.
+    pub adhoc_prompt: Option<String>,
+    /// How long the sessions of sub-agents are kept.
+    pub keep: Keep,
+    /// The model of sub-agents, where it is not the parent's.
+    pub model: Option<String>,
+}
+
+/// How long the sessions of sub-agents are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// As long as their root.
+    #[default]
+    Root,
+    /// Until their root ends.
+    None,
+}
+
+/// A preset.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwarmRole {
+    /// The system prompt; an ad-hoc one where it is empty.
+    pub system_prompt: String,
+    /// The tools; inherited where it is empty.
+    pub tools: Vec<String>,
+    /// Whether a call can only narrow the tools.
+    pub locked: bool,
+    /// The tools that it may lend on; its own where absent.
+    pub lend: Option<Vec<String>>,
+    /// The model, where it is not the parent's.
+    pub model: Option<String>,
+    /// The external agent that plays this role.
+    pub acp: Option<String>,
+}
+
+impl Default for SwarmConfig {
+    fn default() -> SwarmConfig {
+        SwarmConfig {
+            enabled: true,
+            max_depth: 1,
+            max_concurrent: 3,
+            roles: BTreeMap::new(),
+            adhoc_prompt: None,
+            keep: Keep::default(),
+            model: None,
+        }
+    }
+}
+
+/// Roles are compared in this form.
+pub fn fold(role: &str) -> String {
+    role.trim().nfc().collect::<String>().to_lowercase().nfc().collect()
+}
+
+/// Whether a text can be shown as a role: one line of 1 to 64 characters that cannot pass for a prefix of ours.
+pub fn is_role(role: &str) -> bool {
+    let length = role.chars().count();
+    let forbidden = |c: char| {
+        c.is_control()
+            || matches!(c, '[' | ']' | '\u{2028}' | '\u{2029}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+            || matches!(c, '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{ff3b}' | '\u{ff3d}')
+    };
+    (1..=ROLE_LENGTH).contains(&length) && !role.chars().any(forbidden)
+}
+
+impl SwarmConfig {
+    /// Active sub-agents at once, at least one.
+    pub fn concurrency(&self) -> usize {
+        self.max_concurrent.max(1) as usize
+    }
+
+    /// What is wrong with the section, in words for the person who wrote it.
+    pub fn problem(&self) -> Option<String> {
+        let mut seen: BTreeMap<String, &String> = BTreeMap::new();
+        for role in self.roles.keys() {
+            if !is_role(role.trim()) {
+                return Some(format!(
+                    "swarm.roles: '{}' cannot be a role: 1 to 64 characters on one line, without brackets",
+                    role.escape_debug()
+                ));
+            }
+            if let Some(other) = seen.insert(fold(role), role) {
+                return Some(format!("swarm.roles: '{other}' and '{role}' are the same role; keep one of them"));
+            }
+        }
+        None
+    }
+
+    fn preset(&self, role: &str) -> Option<&SwarmRole> {
+        let wanted = fold(role);
+        self.roles.iter().find(|(name, _)| fold(name) == wanted).map(|(_, preset)| preset)
+    }
+
+    /// The deepest level of a child, where the tree allows `deepest`.
+    fn levels(&self, deepest: u32) -> u32 {
+        self.max_depth.min(deepest)
+    }
+
+    /// Whether an agent at `depth` is offered the tool.
+    pub fn is_offered(&self, depth: u32, authority: &Authority) -> bool {
+        self.enabled && depth < self.levels(authority.deepest) && authority.tools.contains(NAME)
+    }
+
+    /// What the model is told about the tool.
+    pub fn spec(&self) -> ToolSpec {
+        let listed: Vec<String> = self.roles.keys().take(LISTED_ROLES).map(|role| role.trim().to_owned()).collect();
+        let roles = if listed.is_empty() {
+            "Name any role that fits the part.".to_owned()
+        } else {
+            format!("Prepared roles: {}. Any other role works too.", listed.join(", "))
+        };
+        ToolSpec {
+            name: NAME.to_owned(),
+            description: format!(
+                "Hand a self-contained part of your work to a sub-agent in a role of its own and get its result back. \
+                 Delegate when a part needs its own focus or can run beside others; several calls in one reply run at \
+                 once. The sub-agent sees nothing of this conversation: put all that it needs into the task. {roles}"
+            ),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "role": { "type": "string", "description": "The role that the sub-agent plays" },
+                    "task": { "type": "string", "description": "What it is to do, with all it needs to know" },
+                    "tools": {
+                        "type": "array",
+                        "items": { "type": "string" },
+                        "description": "The only tools that it may use; all that you may lend when absent"
+                    }
+                },
+                "required": ["role", "task"]
+            }),
+            category: Category::Subagent,
+        }
+    }
+
+    /// Reads a call. The checks stand in the order of the contract: recursion wins even with bad arguments.
+    pub fn parse(&self, depth: u32, authority: &Authority, arguments: &str) -> Result<Delegation, String> {
+        if depth >= self.levels(authority.deepest) {
+            return Err("Cannot delegate from within a delegated task (recursion limit); \
+                        swarm.max_depth and limits.max_depth set how deep a tree may get"
+                .to_owned());
+        }
+        if !self.enabled {
+            return Err("Delegation is disabled in configuration (swarm.enabled)".to_owned());
+        }
+        let value = json::parse(arguments).map_err(|cause| format!("Invalid delegate input: {cause}"))?;
+        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+        let role = text("role").ok_or("Missing 'role' argument")?;
+        let task = text("task").ok_or("Missing 'task' argument")?;
+        if !is_role(role) {
+            return Err("Invalid 'role' argument: one line of 1 to 64 characters without brackets".to_owned());
+        }
+        let tools = whitelist(&value)?;
+        Ok(Delegation {
+            face: Face::Delegate,
+            role: Some(role.to_owned()),
+            task: Text::from(task),
+            tools,
+            ..Delegation::default()
+        })
+    }
+
+    /// The agent that plays the delegation's role.
+    pub fn agent(&self, delegation: &Delegation) -> Agent {
+        let role = delegation.role.as_deref().unwrap_or_default();
+        let preset = self.preset(role);
+        let prompt = preset.map(|preset| preset.system_prompt.clone()).filter(|prompt| !prompt.is_empty());
+        Agent {
+            id: fold(role),
+            name: role.to_owned(),
+            prompt: prompt.unwrap_or_else(|| self.adhoc(role)),
+            model: preset.and_then(|preset| preset.model.clone()).or_else(|| self.model.clone()),
+            ..Agent::default()
+        }
+    }
+
+    fn adhoc(&self, role: &str) -> String {
+        match &self.adhoc_prompt {
+            Some(prompt) => prompt.replace("{role}", role),
+            None => format!(
+                "You are {role}, a specialist that another agent has called in. Do the task below thoroughly and \
+                 completely, with the tools you have, and then return the result: your last reply is all that your \
+                 caller gets to see. If the person should hear something while you work, send it with the `message` \
+                 tool."
+            ),
+        }
+    }
+
+    /// What the child is to be given, before it is cut down to what the parent may lend.
+    pub fn wish(&self, delegation: &Delegation, child_depth: u32, authority: &Authority) -> Wish {
+        let preset = delegation.role.as_deref().and_then(|role| self.preset(role));
+        let preset_tools = preset.map(|preset| &preset.tools).filter(|tools| !tools.is_empty());
+        let locked = preset.is_some_and(|preset| preset.locked);
+        let tools = match (&delegation.tools, preset_tools) {
+            (Some(asked), Some(fixed)) if locked => {
+                Some(asked.iter().filter(|name| fixed.contains(name)).cloned().collect())
+            }
+            (Some(asked), _) => Some(asked.clone()),
+            (None, fixed) => fixed.cloned(),
+        };
+        let at_the_limit = child_depth >= self.levels(authority.deepest);
+        Wish {
+            tools,
+            lend: preset.and_then(|preset| preset.lend.clone()),
+            levels: self.max_depth,
+            never: if at_the_limit { super::DELEGATION_TOOLS.map(str::to_owned).to_vec() } else { Vec::new() },
+            ..Wish::default()
+        }
+    }
+}
+
+/// A whitelist that is not a list of strings never widens into none.
+fn whitelist(value: &Value) -> Result<Option<Vec<String>>, String> {
+    const REFUSAL: &str = "Invalid 'tools' argument: expected an array of strings";
+    match value.get("tools") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Array(items)) => {
+            let names: Option<Vec<String>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+            names.map(Some).ok_or_else(|| REFUSAL.to_owned())
+        }
+        Some(_) => Err(REFUSAL.to_owned()),
+    }
+}
+
+/// What the caller's model reads when the child has ended. `handle` names where the whole text can be read.
+pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
+    let role = delegation.role.as_deref().unwrap_or_default();
+    let text = outcome.text.as_str();
+    let partial = || if text.is_empty() { String::new() } else { format!("\nWhat there is so far:\n{}", cut(text, limit)) };
+    match &outcome.status {
+        Status::Done | Status::Incomplete { .. } => {
+            let mut result = format!("[{role}]: {}", cut(text, limit));
+            if text.len() > limit {
+                result.push_str(&format!("\n(cut after {limit} bytes; the whole text is in session {handle})"));
+            }
+            if let Some(note) = outcome.note() {
+                result.push('\n');
+                result.push_str(&note);
+            }
+            ToolOutput::ok(result)
+        }
+        Status::Failed { cause } => ToolOutput::error(format!("Sub-agent '{role}' failed: {cause}{}", partial())),
+        Status::Cancelled { by } => {
+            ToolOutput::error(format!("Sub-agent '{role}' failed: cancelled by {by}{}", partial()))
+        }
+        Status::Lost { cause } => {
+            ToolOutput::error(format!("Sub-agent '{role}' failed: outcome unknown: {cause}{}", partial()))
+        }
+        Status::Detached => ToolOutput::ok(format!("[{role}]: goes on by itself as session {handle}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! Authority that only shrinks, and budgets that are lent.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::id::Hash;
+use crate::money::Amount;
+use crate::permission::{Mode, Permissions};
+
+/// A number that may not be exceeded, or none. An absent field of an old log reads as zero: the narrowest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// At most this many.
+    AtMost(u64),
+    /// Any number.
+    Unlimited,
+}
+
+impl Default for Limit {
+    fn default() -> Limit {
+        Limit::AtMost(0)
+    }
+}
+
+impl Limit {
+    /// The number as such, where no limit is the largest number.
+    pub fn number(self) -> u64 {
+        match self {
+            Limit::AtMost(number) => number,
+            Limit::Unlimited => u64::MAX,
+        }
+    }
+
+    /// What is left of it after `used`.
+    pub fn less(self, used: u64) -> Limit {
+        match self {
+            Limit::AtMost(number) => Limit::AtMost(number.saturating_sub(used)),
+            Limit::Unlimited => Limit::Unlimited,
+        }
+    }
+
+    /// The narrower of two.
+    pub fn min(self, other: Limit) -> Limit {
+        match (self, other) {
+            (Limit::AtMost(a), Limit::AtMost(b)) => Limit::AtMost(a.min(b)),
+            (Limit::AtMost(a), Limit::Unlimited) | (Limit::Unlimited, Limit::AtMost(a)) => Limit::AtMost(a),
+            (Limit::Unlimited, Limit::Unlimited) => Limit::Unlimited,
+        }
+    }
+
+    fn share(self, of: u64) -> Limit {
+        match self {
+            Limit::AtMost(number) => Limit::AtMost(number / of.max(1)),
+            Limit::Unlimited => Limit::Unlimited,
+        }
+    }
+}
+
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Limit::AtMost(number) => serializer.serialize_u64(*number),
+            Limit::Unlimited => serializer.serialize_str("unlimited"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Limit, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Word(Word),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Word {
+            Unlimited,
+        }
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Number(number) => Limit::AtMost(number),
+            Written::Word(Word::Unlimited) => Limit::Unlimited,
+        })
+    }
+}
+
+/// What may be used up: of a tree at the root, of a loan below it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Budget {
+    /// Tokens, input and output together.
+    pub tokens: Limit,
+    /// Nano-dollars.
+    pub usd: Limit,
+    /// Agents that may be started below.
+    pub agents: Limit,
+}
+
+impl Budget {
+    /// No limit at all.
+    pub const UNLIMITED: Budget =
+        Budget { tokens: Limit::Unlimited, usd: Limit::Unlimited, agents: Limit::Unlimited };
+
+    /// What is left of it after `used`.
+    pub fn less(self, used: Amount) -> Budget {
+        Budget {
+            tokens: self.tokens.less(used.tokens),
+            usd: self.usd.less(used.usd),
+            agents: self.agents.less(used.agents),
+        }
+    }
+
+    /// The narrower of two, field by field.
+    pub fn min(self, other: Budget) -> Budget {
+        Budget {
+            tokens: self.tokens.min(other.tokens),
+            usd: self.usd.min(other.usd),
+            agents: self.agents.min(other.agents),
+        }
+    }
+
+    /// An equal part of it.
+    pub fn share(self, of: u64) -> Budget {
+        Budget { tokens: self.tokens.share(of), usd: self.usd.share(of), agents: self.agents.share(of) }
+    }
+
+    /// Whether `amount` fits into it.
+    pub fn fits(&self, amount: Amount) -> bool {
+        amount.tokens <= self.tokens.number()
+            && amount.usd <= self.usd.number()
+            && amount.agents <= self.agents.number()
+    }
+
+    /// How much of the lender's budget this takes away while it is lent: only what the lender counts, and the
+    /// agent itself.
+    pub fn as_loan(&self, lender: &Budget) -> Amount {
+        let counted = |limit: Limit, lender: Limit| match (limit, lender) {
+            (Limit::AtMost(number), Limit::AtMost(_)) => number,
+            (Limit::Unlimited, Limit::AtMost(_)) => u64::MAX,
+            (_, Limit::Unlimited) => 0,
+        };
+        Amount {
+            tokens: counted(self.tokens, lender.tokens),
+            usd: counted(self.usd, lender.usd),
+            agents: counted(self.agents, lender.agents).saturating_add(1),
+        }
+    }
+}
+
+/// What one round of a session may do and use up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    /// The [`Authority`], by hash: it is the same for many sessions and stored once.
+    pub authority: Hash,
+    /// What may be used up.
+    #[serde(default)]
+    pub budget: Budget,
+    /// The most model calls of the round, without the grace call.
+    #[serde(default)]
+    pub turns: u32,
+    /// When it has to be over, in UTC milliseconds, before time without a runner is added.
+    #[serde(default)]
+    pub deadline: Limit,
+}
+
+/// What a session may do. A child's is never wider than its parent's in any field. A field that an old log does not
+/// have reads as the narrowest value; a field that this version does not know is an error, because dropping it could
+/// widen what it was meant to narrow.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Authority {
+    /// Tools that the agent may use.
+    pub tools: BTreeSet<String>,
+    /// Tools that it may give to children.
+    pub lend: BTreeSet<String>,
+    /// The rules that decide single calls.
+    pub permissions: Permissions,
+    /// The depth of the deepest session that may exist on this path.
+    pub deepest: u32,
+    /// Agent definitions that it may start by name.
+    pub agents: Names,
+    /// Models that it may use.
+    pub models: Names,
+    /// Folders of the workspace that its tools may touch, relative to the root; `""` is all of it.
+    pub paths: BTreeSet<String>,
+    /// Whether its tools may reach the network.
+    pub network: Access,
+    /// Whether it may speak to the person.
+    pub speak: Access,
+}
+
+/// A set of names that may be open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Names {
+    /// Every name.
+    Any,
+    /// Just these.
+    Only(BTreeSet<String>),
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names::Only(BTreeSet::new())
+    }
+}
+
+impl Names {
+    /// Whether the set has this name.
+    pub fn has(&self, name: &str) -> bool {
+        match self {
+            Names::Any => true,
+            Names::Only(names) => names.contains(name),
+        }
+    }
+
+    fn within(&self, wider: &Names) -> bool {
+        match (self, wider) {
+            (_, Names::Any) => true,
+            (Names::Any, Names::Only(_)) => false,
+            (Names::Only(mine), Names::Only(theirs)) => mine.is_subset(theirs),
+        }
+    }
+}
+
+/// Yes or no, where no is the narrower.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Not allowed.
+    #[default]
+    Denied,
+    /// Allowed.
+    Allowed,
+}
+
+/// What a delegation asks for, before it is cut down to what the parent may give. `None` is "as the default says".
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// Tools to use: an explicit whitelist, or all that the parent may lend.
+    pub tools: Option<Vec<String>>,
+    /// Tools to lend on: an explicit list, or the child's own.
+    pub lend: Option<Vec<String>>,
+    /// The deepest level that the face allows.
+    pub levels: u32,
+    /// The mode, where it is to be narrower.
+    pub mode: Option<Mode>,
+    /// The model that it is to use, where it differs from the parent's.
+    pub model: Option<String>,
+    /// Tools that are never lent: delegation tools of the runtime, which follow from depth alone.
+    pub never: Vec<String>,
+}
+
+/// Why a delegation asks for more than its parent can give.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The tree would get too deep.
+    #[error("no agent may start below depth {deepest} here (raise `max_depth` of the face, or limits.max_depth)")]
+    Depth {
+        /// The deepest level there may be.
+        deepest: u32,
+    },
+    /// The model is not among those that may be used.
+    #[error("the model '{0}' is not among the models that this agent may use")]
+    Model(String),
+}
+
+/// A child's authority and the names that its whitelist asked for in vain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attenuated {
+    /// What the child may do.
+    pub authority: Authority,
+    /// Names on the whitelist that are no tools the parent may lend.
+    pub unknown: Vec<String>,
+}
+
+impl Authority {
+    /// Cuts a wish down to what this authority may give to a child at `depth`.
+    pub fn attenuate(&self, wish: &Wish, depth: u32) -> Result<Attenuated, Refusal> {
+        let deepest = self.deepest.min(wish.levels);
+        if depth > deepest {
+            return Err(Refusal::Depth { deepest });
+        }
+        if let Some(model) = &wish.model
+            && !self.models.has(model)
+        {
+            return Err(Refusal::Model(model.clone()));
+        }
+        let lendable = |name: &String| self.lend.contains(name) && !wish.never.contains(name);
+        let mut unknown = Vec::new();
+        let tools: BTreeSet<String> = match &wish.tools {
+            None => self.lend.iter().filter(|name| lendable(name)).cloned().collect(),
+            Some(names) => {
+                unknown.extend(names.iter().filter(|name| !self.lend.contains(*name)).cloned());
+                names.iter().filter(|name| lendable(name)).cloned().collect()
+            }
+        };
+        let lend = match &wish.lend {
+            None => tools.clone(),
+            Some(names) => names.iter().filter(|name| lendable(name)).cloned().collect(),
+        };
+        let permissions = self.permissions.narrowed_to(wish.mode.unwrap_or(self.permissions.mode));
+        let authority = Authority { tools, lend, permissions, deepest, ..self.clone() };
+        Ok(Attenuated { authority, unknown })
+    }
+
+    /// Whether this authority is nowhere wider than what `parent` may give.
+    pub fn within(&self, parent: &Authority) -> bool {
+        self.tools.is_subset(&parent.lend)
+            && self.lend.is_subset(&parent.lend)
+            && self.permissions.mode <= parent.permissions.mode
+            && parent.permissions.deny.iter().all(|rule| self.permissions.deny.contains(rule))
+            && parent.permissions.ask.iter().all(|rule| self.permissions.ask.contains(rule))
+            && self.permissions.allow.iter().all(|rule| parent.permissions.allow.contains(rule))
+            && self.deepest <= parent.deepest
+            && self.agents.within(&parent.agents)
+            && self.models.within(&parent.models)
+            && self.paths.is_subset(&parent.paths)
+            && self.network <= parent.network
+            && self.speak <= parent.speak
+    }
+
+    /// The bytes that stand for this authority in a store.
+    pub fn encoded(&self) -> String {
+        // Sets, strings and numbers always serialise; an empty text would only fail to be found again.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The hash that grants name it by.
+    pub fn hash(&self) -> Hash {
+        Hash::of(self.encoded().as_bytes())
+    }
+}

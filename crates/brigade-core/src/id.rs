@@ -1,0 +1,229 @@
+//! Names of things in the log: sessions, calls and content.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// The length of a root session's id: 128 bits in base32.
+const ROOT_LENGTH: usize = 26;
+/// The longest id that is accepted. A tree of the default depth stays far below.
+const MAX_LENGTH: usize = 1024;
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// The id of a session. The id of a child is its parent's id and `.<turn>-<index>[-<k>]`: the path is the tree.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SessionId(Arc<str>);
+
+/// Why a text is no id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// The text is not shaped like a session id.
+    #[error(
+        "'{0}' is not a session id: expected 26 characters of a-z and 2-7, then `.turn-index` for each level; \
+         `brigade sessions list` shows the ids there are"
+    )]
+    Session(String),
+    /// The text is not shaped like a call id.
+    #[error("'{0}' is not a call id: expected `turn-index`")]
+    Call(String),
+    /// The text is not a content hash.
+    #[error("'{0}' is not a content hash: expected 64 hexadecimal digits")]
+    Hash(String),
+}
+
+impl SessionId {
+    /// A root id from 128 bits that the caller drew.
+    pub fn root(bits: u128) -> SessionId {
+        let digit = |position: usize| {
+            let shift = 5 * (ROOT_LENGTH - 1 - position);
+            char::from(ALPHABET[(bits >> shift) as usize & 31])
+        };
+        SessionId((0..ROOT_LENGTH).map(digit).collect::<String>().into())
+    }
+
+    /// The id of the child that `call` of this session starts.
+    pub fn child(&self, call: CallId) -> SessionId {
+        SessionId(format!("{}.{call}", self.0).into())
+    }
+
+    /// The id of the `k`-th child where one call starts several.
+    pub fn child_of_many(&self, call: CallId, k: u32) -> SessionId {
+        SessionId(format!("{}.{call}-{k}", self.0).into())
+    }
+
+    /// The root of the tree that this id was born in.
+    pub fn root_id(&self) -> SessionId {
+        match self.0.split_once('.') {
+            Some((root, _)) => SessionId(root.into()),
+            None => self.clone(),
+        }
+    }
+
+    /// The session that this one was delegated by, at birth.
+    pub fn parent(&self) -> Option<SessionId> {
+        self.0.rsplit_once('.').map(|(parent, _)| SessionId(parent.into()))
+    }
+
+    /// Whether `other` is this session or below it.
+    pub fn contains(&self, other: &SessionId) -> bool {
+        other.0.strip_prefix(&*self.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn is_segment(segment: &str) -> bool {
+    let parts: Vec<&str> = segment.split('-').collect();
+    matches!(parts.len(), 2 | 3)
+        && parts.iter().all(|part| !part.is_empty() && part.len() <= 10 && part.bytes().all(|b| b.is_ascii_digit()))
+}
+
+impl FromStr for SessionId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<SessionId, IdError> {
+        let refuse = || IdError::Session(text.chars().filter(|c| !c.is_control()).take(80).collect());
+        if text.len() > MAX_LENGTH {
+            return Err(refuse());
+        }
+        let mut segments = text.split('.');
+        let root = segments.next().unwrap_or_default();
+        let root_fits = root.len() == ROOT_LENGTH && root.bytes().all(|byte| ALPHABET.contains(&byte));
+        if root_fits && segments.all(is_segment) { Ok(SessionId(text.into())) } else { Err(refuse()) }
+    }
+}
+
+impl TryFrom<String> for SessionId {
+    type Error = IdError;
+    fn try_from(text: String) -> Result<SessionId, IdError> {
+        text.parse()
+    }
+}
+
+impl From<SessionId> for String {
+    fn from(id: SessionId) -> String {
+        id.0.to_string()
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One tool call of a session: the turn that asked for it and its place in that reply.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CallId {
+    /// The turn whose reply made the call, from 1.
+    pub turn: u32,
+    /// The place of the call in that reply, from 0.
+    pub index: u32,
+}
+
+impl FromStr for CallId {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<CallId, IdError> {
+        let refuse = || IdError::Call(text.chars().filter(|c| !c.is_control()).take(40).collect());
+        let (turn, index) = text.split_once('-').ok_or_else(refuse)?;
+        Ok(CallId { turn: turn.parse().map_err(|_| refuse())?, index: index.parse().map_err(|_| refuse())? })
+    }
+}
+
+impl TryFrom<String> for CallId {
+    type Error = IdError;
+    fn try_from(text: String) -> Result<CallId, IdError> {
+        text.parse()
+    }
+}
+
+impl From<CallId> for String {
+    fn from(id: CallId) -> String {
+        id.to_string()
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.turn, self.index)
+    }
+}
+
+impl fmt::Debug for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The hash of some content; equal hashes name equal bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Hash([u8; 32]);
+
+impl Hash {
+    /// The hash of these bytes.
+    pub fn of(bytes: &[u8]) -> Hash {
+        Hash(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// The hash of this hash followed by more content: a chain costs the same for every link.
+    pub fn chain(&self, kind: &str, parts: &[&[u8]]) -> Hash {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.0).update(kind.as_bytes());
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        }
+        Hash(*hasher.finalize().as_bytes())
+    }
+
+    /// The raw bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl FromStr for Hash {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Hash, IdError> {
+        let refuse = || IdError::Hash(text.chars().filter(|c| !c.is_control()).take(80).collect());
+        blake3::Hash::from_hex(text).map(|hash| Hash(*hash.as_bytes())).map_err(|_| refuse())
+    }
+}
+
+impl TryFrom<String> for Hash {
+    type Error = IdError;
+    fn try_from(text: String) -> Result<Hash, IdError> {
+        text.parse()
+    }
+}
+
+impl From<Hash> for String {
+    fn from(hash: Hash) -> String {
+        hash.to_string()
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", &self.to_string()[..12])
+    }
+}

@@ -1,0 +1,29 @@
+//! The facts and decisions of Brigade.
+//!
+//! A session is an append-only log of [`Event`]s. [`State`] folds that log and says what to do next. Delegation is
+//! one fact in the parent's log that lends a child a smaller [`Grant`]. Nothing in this crate does I/O, reads a clock,
+//! draws random numbers or awaits; nothing in it panics on input.
+
+pub mod agent;
+pub mod delegation;
+pub mod event;
+pub mod faces;
+pub mod grant;
+pub mod id;
+pub mod json;
+pub mod message;
+pub mod money;
+pub mod permission;
+pub mod state;
+pub mod text;
+pub mod view;
+
+pub use agent::{Agent, Place};
+pub use delegation::{Delegation, Face, Outcome, Status};
+pub use event::{Event, Record};
+pub use grant::{Authority, Budget, Grant, Limit};
+pub use id::{CallId, Hash, SessionId};
+pub use message::{Message, Reply, ToolCall, ToolOutput, ToolSpec};
+pub use money::{Amount, Price, Spent, Usage};
+pub use state::{Purpose, State, Step};
+pub use text::Text;

@@ -1,0 +1,158 @@
+//! What work costs: tokens, money and agents.
+
+use serde::{Deserialize, Serialize};
+
+/// An amount of the three things that are conserved: tokens, nano-dollars and agents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Amount {
+    /// Tokens, input and output together.
+    pub tokens: u64,
+    /// Nano-dollars.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub usd: u64,
+    /// Agents that may be started.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub agents: u64,
+}
+
+pub(crate) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Amount {
+    /// Both amounts together, or the largest there is.
+    pub fn plus(self, other: Amount) -> Amount {
+        Amount {
+            tokens: self.tokens.saturating_add(other.tokens),
+            usd: self.usd.saturating_add(other.usd),
+            agents: self.agents.saturating_add(other.agents),
+        }
+    }
+
+    /// What is left after taking `other`, at least nothing.
+    pub fn minus(self, other: Amount) -> Amount {
+        Amount {
+            tokens: self.tokens.saturating_sub(other.tokens),
+            usd: self.usd.saturating_sub(other.usd),
+            agents: self.agents.saturating_sub(other.agents),
+        }
+    }
+}
+
+/// Tokens as a model reports them for one reply.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Input tokens that were neither read from nor written to a cache.
+    pub input: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Input tokens read from the provider's cache.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_read: u64,
+    /// Input tokens written to the provider's cache.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write: u64,
+}
+
+impl Usage {
+    /// All tokens, in and out.
+    pub fn total(&self) -> u64 {
+        self.input.saturating_add(self.output).saturating_add(self.cache_read).saturating_add(self.cache_write)
+    }
+
+    fn plus(self, other: Usage) -> Usage {
+        Usage {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+        }
+    }
+}
+
+/// Nano-dollars per million tokens. `None` where the price is not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Price {
+    /// Input tokens.
+    pub input: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Input tokens read from a cache.
+    pub cache_read: u64,
+    /// Input tokens written to a cache.
+    pub cache_write: u64,
+}
+
+impl Price {
+    /// What this usage costs, rounded up.
+    pub fn of(&self, usage: Usage) -> u64 {
+        let parts = [
+            (usage.input, self.input),
+            (usage.output, self.output),
+            (usage.cache_read, self.cache_read),
+            (usage.cache_write, self.cache_write),
+        ];
+        let sum: u128 = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(*price)).sum();
+        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+
+    /// The dearest that `input` and `output` tokens can be, however they are cached.
+    pub fn worst(&self, input: u64, output: u64) -> u64 {
+        let dearest = Price { input: self.input.max(self.cache_write).max(self.cache_read), ..*self };
+        dearest.of(Usage { input, output, ..Usage::default() })
+    }
+}
+
+/// What a call or a whole session has used up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spent {
+    /// Tokens as reported.
+    pub usage: Usage,
+    /// Nano-dollars for what was reported.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub usd: u64,
+    /// Agents that were started below.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub agents: u64,
+    /// Model calls that were answered.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub turns: u64,
+    /// Reserves of calls whose answer was never seen: the most that they can have cost.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub in_doubt: Amount,
+    /// What was reported above the reserve.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub overrun: Amount,
+}
+
+fn is_nothing(amount: &Amount) -> bool {
+    *amount == Amount::default()
+}
+
+impl Spent {
+    /// Both together.
+    pub fn plus(self, other: Spent) -> Spent {
+        Spent {
+            usage: self.usage.plus(other.usage),
+            usd: self.usd.saturating_add(other.usd),
+            agents: self.agents.saturating_add(other.agents),
+            turns: self.turns.saturating_add(other.turns),
+            in_doubt: self.in_doubt.plus(other.in_doubt),
+            overrun: self.overrun.plus(other.overrun),
+        }
+    }
+
+    /// What this takes out of a budget: the reported and the doubtful.
+    pub fn amount(&self) -> Amount {
+        let certain = Amount { tokens: self.usage.total(), usd: self.usd, agents: self.agents };
+        certain.plus(self.in_doubt)
+    }
+
+    /// A call that was sent and whose answer nobody saw.
+    pub fn doubtful(reserved: Amount) -> Spent {
+        Spent { in_doubt: reserved, ..Spent::default() }
+    }
+}

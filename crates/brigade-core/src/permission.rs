@@ -1,0 +1,273 @@
+//! The permission gate: what a tool call may do, decided from a mode and three lists of rules.
+//!
+//! Everything here is pure. A tool declares its call as an [`Action`], the gate answers with a [`Verdict`],
+//! and `deny` outweighs `ask`, which outweighs `allow`, in whatever order the rules were written.
+//!
+//! Rules err on one side only. An `allow` rule is read narrowly: exact tool, exact case, one plain command.
+//! A `deny` or `ask` rule is read generously: any case, any tool that reaches the same file, any part of a
+//! command line, more arguments than the rule names. Where a `deny` rule cannot be decided, the call is asked
+//! about. What a rule cannot see is the inside of a program: `read_file(**/.env*)` does not bind `cat .env` in
+//! a shell, and paths are compared as written, so a tool resolves symbolic links before it asks.
+
+mod lexer;
+mod path;
+mod rule;
+mod shell;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+pub use rule::{Rule, RuleError};
+
+use rule::Matcher;
+
+/// How much an agent may do without asking; ordered from narrow to wide.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Only calls that read are possible at all; no rule widens this.
+    #[default]
+    Plan,
+    /// Reading is free; everything else asks unless an `allow` rule names it.
+    Ask,
+    /// Reading and editing files of the workspace are free; the rest asks unless an `allow` rule names it.
+    Edit,
+    /// Everything is free that no `deny` or `ask` rule names.
+    Auto,
+}
+
+impl Mode {
+    /// The name of the mode as it is written in settings and after `--mode`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Plan => "plan",
+            Mode::Ask => "ask",
+            Mode::Edit => "edit",
+            Mode::Auto => "auto",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The name of a mode was not one of the four.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a mode: write one of `plan`, `ask`, `edit`, `auto`")]
+pub struct ModeError(String);
+
+impl FromStr for Mode {
+    type Err = ModeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        [Mode::Plan, Mode::Ask, Mode::Edit, Mode::Auto]
+            .into_iter()
+            .find(|mode| mode.as_str() == text)
+            .ok_or_else(|| ModeError(text.to_owned()))
+    }
+}
+
+/// The mode and rules that bind one agent. The default is the narrowest: plan mode and no rules.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Permissions {
+    /// What happens to calls that no rule decides.
+    pub mode: Mode,
+    /// Calls that need no question. An allow rule names one exact tool and never widens plan mode.
+    pub allow: Vec<Rule>,
+    /// Calls that always ask, reads included.
+    pub ask: Vec<Rule>,
+    /// Calls that never happen.
+    pub deny: Vec<Rule>,
+}
+
+/// What a call would do, as the tool itself declares it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Reads only.
+    Pure,
+    /// Edits a file of the workspace.
+    Edit,
+    /// Anything else.
+    Other,
+}
+
+/// The thing a specifier is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Subject<'a> {
+    /// The call has no path and no command.
+    Nothing,
+    /// A path relative to the workspace, separated by `/`; it is normalised here, without the file system.
+    Path(&'a str),
+    /// A command line for the shell.
+    Command(&'a str),
+}
+
+/// One tool call, as the gate sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Action<'a> {
+    /// The exact name of the tool.
+    pub tool: &'a str,
+    /// What the call would do.
+    pub kind: Kind,
+    /// What it would do it to.
+    pub subject: Subject<'a>,
+}
+
+/// The answer of the gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The call may run.
+    Allow,
+    /// Someone must be asked first.
+    Ask {
+        /// The `ask` rule that matched, or the `deny` rule that could not be decided; none when the mode asks.
+        rule: Option<Rule>,
+    },
+    /// The call may not run.
+    Deny {
+        /// Which rule or mode forbids it, in words fit for the model and the user.
+        reason: String,
+    },
+}
+
+/// How far a rule applies to a call; ordered, so that the widest of several answers is their maximum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Match {
+    /// The rule does not apply.
+    No,
+    /// Whether it applies is known only when the call runs, for example because of a variable.
+    Maybe,
+    /// The rule applies.
+    Yes,
+}
+
+/// A subject, prepared once so that every rule can be compared with it cheaply.
+enum Target {
+    Nothing,
+    Path(path::Target),
+    Command(shell::Target),
+}
+
+impl Target {
+    fn of(subject: Subject<'_>) -> Self {
+        match subject {
+            Subject::Nothing => Target::Nothing,
+            Subject::Path(path) => Target::Path(path::Target::new(path)),
+            Subject::Command(command) => Target::Command(shell::Target::new(command)),
+        }
+    }
+}
+
+impl Permissions {
+    /// Decides one call.
+    ///
+    /// A bare rule `tool` matches every call of exactly that tool. For `deny` and `ask`, a rule with a path on
+    /// `read_file` binds every call with a path, since editing a file reveals it; one on `write_file` or
+    /// `edit_file` binds every call with a path that does not only read; one with a command on `shell` binds
+    /// every call with a command. For `allow`, each rule counts for its own tool alone.
+    ///
+    /// When several rules match, the verdict names the least of them in the order of [`Rule`], so that the
+    /// order in which rules were written never shows.
+    pub fn check(&self, action: &Action<'_>) -> Verdict {
+        let target = Target::of(action.subject);
+        let denies = || self.deny.iter().map(|rule| (binds(rule, action, &target), rule));
+        if let Some((_, rule)) =
+            denies().filter(|(found, _)| *found == Match::Yes).min_by_key(|(_, rule)| *rule)
+        {
+            return Verdict::Deny { reason: format!("`{rule}` in permissions.deny forbids this") };
+        }
+        if self.mode == Mode::Plan && action.kind != Kind::Pure {
+            return Verdict::Deny { reason: plan_reason(action.tool) };
+        }
+        let asks = self.ask.iter().map(|rule| (binds(rule, action, &target), rule));
+        let doubt = denies().chain(asks).filter(|(found, _)| *found != Match::No).map(|(_, rule)| rule).min();
+        if let Some(rule) = doubt {
+            return Verdict::Ask { rule: Some(rule.clone()) };
+        }
+        if self.is_free(action.kind, &target) || self.is_allowed(action, &target) {
+            return Verdict::Allow;
+        }
+        Verdict::Ask { rule: None }
+    }
+
+    /// Whether a tool that visits many files may show this one: false when a `deny` or `ask` rule with a path
+    /// on `read_file` matches. A bare `read_file` rule does not count here, as it names that tool alone.
+    pub fn may_read(&self, path: &str) -> bool {
+        let target = path::Target::new(path);
+        !self.deny.iter().chain(&self.ask).any(|rule| match rule.matcher() {
+            Matcher::Path(glob) if rule.tool() == READ => glob.binds(&target) != Match::No,
+            _ => false,
+        })
+    }
+
+    /// The same rules under the narrower of the two modes. No verdict of the result is wider than before.
+    #[must_use]
+    pub fn narrowed_to(&self, mode: Mode) -> Permissions {
+        Permissions { mode: self.mode.min(mode), ..self.clone() }
+    }
+
+    /// Whether the mode alone permits a call that no `deny` or `ask` rule binds.
+    fn is_free(&self, kind: Kind, target: &Target) -> bool {
+        match kind {
+            Kind::Pure => true,
+            // The edit mode frees edits of the workspace, so a path that leads out of it does not profit.
+            Kind::Edit if matches!(target, Target::Path(path) if path.is_outside()) => {
+                self.mode >= Mode::Auto
+            }
+            Kind::Edit => self.mode >= Mode::Edit,
+            Kind::Other => self.mode >= Mode::Auto,
+        }
+    }
+
+    fn is_allowed(&self, action: &Action<'_>, target: &Target) -> bool {
+        let rules = || self.allow.iter().filter(|rule| rule.names(action.tool)).map(Rule::matcher);
+        rules().any(|matcher| match (matcher, target) {
+            (Matcher::Any, _) => true,
+            (Matcher::Path(glob), Target::Path(path)) => glob.allows(path),
+            _ => false,
+        }) || match target {
+            // The parts of one command line may each be allowed by another rule.
+            Target::Command(command) => command.is_allowed(|words| {
+                rules().any(|matcher| matches!(matcher, Matcher::Command(rule) if rule.allows(words)))
+            }),
+            _ => false,
+        }
+    }
+}
+
+const READ: &str = "read_file";
+const WRITES: [&str; 2] = ["write_file", "edit_file"];
+
+/// How far a `deny` or `ask` rule applies to a call.
+fn binds(rule: &Rule, action: &Action<'_>, target: &Target) -> Match {
+    match (rule.matcher(), target) {
+        (Matcher::Any, _) if rule.names(action.tool) => Match::Yes,
+        (Matcher::Path(glob), Target::Path(path)) if reaches(rule.tool(), action) => glob.binds(path),
+        (Matcher::Command(words), Target::Command(command)) => command.hits(words),
+        (Matcher::Any, _) | (Matcher::Path(_), Target::Path(_)) => Match::No,
+        // The rule wants to see a path or a command and the call shows none, so nothing can be said.
+        (Matcher::Path(_) | Matcher::Command(_), _) if rule.names(action.tool) => Match::Maybe,
+        (Matcher::Path(_) | Matcher::Command(_), _) => Match::No,
+    }
+}
+
+/// Whether a path rule on `tool` speaks of this call, which has a path.
+fn reaches(tool: &str, action: &Action<'_>) -> bool {
+    let writes = action.kind != Kind::Pure || WRITES.contains(&action.tool);
+    tool == action.tool || tool == READ || (WRITES.contains(&tool) && writes)
+}
+
+fn plan_reason(tool: &str) -> String {
+    format!(
+        "plan mode only reads, and `{tool}` does more; a wider mode is chosen with `--mode ask`, \
+         `--mode edit` or `--mode auto`"
+    )
+}

@@ -1,0 +1,181 @@
+//! Path patterns of permission rules, and paths prepared to be compared with them.
+
+use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
+use unicode_normalization::UnicodeNormalization;
+
+use super::Match;
+
+/// No file system opens a longer path, so a longer one is not compared at all.
+const MAX_PATH: usize = 4096;
+
+/// A compiled path pattern.
+pub(super) struct PathRule {
+    /// The pattern as `allow` reads it.
+    exact: GlobMatcher,
+    /// Whether the pattern itself speaks of paths outside the workspace.
+    outside: bool,
+    /// The patterns as `deny` and `ask` read them.
+    generous: GlobSet,
+    /// The same patterns, folded, to be compared with the folded path.
+    folded: GlobSet,
+}
+
+impl PathRule {
+    /// Compiles a pattern, or says what is wrong with it.
+    pub(super) fn parse(pattern: &str) -> Result<Self, String> {
+        if pattern.chars().any(char::is_control) {
+            return Err("it has a control character".to_owned());
+        }
+        if pattern.starts_with('!') {
+            return Err("a rule cannot be negated".to_owned());
+        }
+        if crosses(pattern) {
+            return Err("a class in brackets may not match `/`, as negated ones do".to_owned());
+        }
+        let mut tidy = normalise(pattern);
+        let dots = |text: &str| text.split('/').filter(|part| *part == "..").count();
+        if dots(pattern) != dots(&tidy) {
+            return Err("`..` may stand only at the start".to_owned());
+        }
+        if tidy.is_empty() {
+            // The workspace itself was named, as in `read_file(.)`.
+            tidy.push_str("**");
+        }
+        let below = pattern.ends_with('/');
+        let generous = spellings(&tidy, below);
+        let folded: Vec<String> = generous.iter().map(|text| fold(text)).collect();
+        let exact = match (below, tidy.contains('/')) {
+            (true, _) => format!("{}/**", tidy.trim_end_matches('/')),
+            (false, true) => tidy.clone(),
+            (false, false) => format!("**/{tidy}"),
+        };
+        Ok(PathRule {
+            exact: glob(&exact)?.compile_matcher(),
+            outside: is_outside(&tidy),
+            generous: set(&generous)?,
+            folded: set(&folded)?,
+        })
+    }
+
+    /// Whether an `allow` rule covers the path. A pattern for the workspace never covers a path outside it.
+    pub(super) fn allows(&self, target: &Target) -> bool {
+        target.sound && self.outside == target.is_outside() && self.exact.is_match(&target.path)
+    }
+
+    /// Whether a `deny` or `ask` rule covers the path.
+    pub(super) fn binds(&self, target: &Target) -> Match {
+        if !target.sound {
+            return Match::Maybe;
+        }
+        let outside = target.is_outside();
+        let found = names(&target.path, outside).any(|path| self.generous.is_match(path))
+            || names(&target.folded, outside).any(|path| self.folded.is_match(path));
+        if found { Match::Yes } else { Match::No }
+    }
+}
+
+/// The patterns that a `deny` or `ask` rule stands for.
+fn spellings(tidy: &str, below: bool) -> Vec<String> {
+    let base = tidy.trim_end_matches('/');
+    let mut all = vec![tidy.to_owned()];
+    // A leading slash may have been meant as the root of the workspace, as in a `.gitignore`.
+    if let Some(inner) = tidy.strip_prefix('/') {
+        all.push(inner.to_owned());
+    }
+    if !base.contains('/') {
+        all.push(format!("**/{base}"));
+    }
+    let last = base.rsplit('/').next().unwrap_or(base);
+    for index in 0..all.len() {
+        let Some(text) = all.get(index).cloned() else { continue };
+        if let Some(directory) = text.strip_suffix("/**") {
+            // To list a directory is to read what lies in it.
+            all.push(directory.to_owned());
+        }
+        if below || !last.contains(['*', '?', '[', ']', '{', '}', '\\']) {
+            all.push(format!("{}/**", text.trim_end_matches('/')));
+        }
+    }
+    all
+}
+
+/// Whether a class of characters would match the separator, which would let an `allow` rule cross directories.
+fn crosses(pattern: &str) -> bool {
+    let letters: Vec<char> = pattern.chars().collect();
+    let spans = |window: &[char]| matches!(window, [from, '-', to] if (from..=to).contains(&&'/'));
+    pattern.contains("[!")
+        || pattern.contains("[^")
+        || (pattern.contains('[') && letters.windows(3).any(spans))
+}
+
+fn glob(pattern: &str) -> Result<Glob, String> {
+    GlobBuilder::new(pattern)
+        .literal_separator(true)
+        .backslash_escape(true)
+        .build()
+        .map_err(|error| error.kind().to_string())
+}
+
+fn set(patterns: &[String]) -> Result<GlobSet, String> {
+    let mut builder = GlobSetBuilder::new();
+    for pattern in patterns {
+        builder.add(glob(pattern)?);
+    }
+    builder.build().map_err(|error| error.kind().to_string())
+}
+
+/// A path, prepared to be compared with many patterns.
+pub(super) struct Target {
+    path: String,
+    folded: String,
+    /// False for a text that no file system takes as a path.
+    sound: bool,
+}
+
+impl Target {
+    pub(super) fn new(path: &str) -> Self {
+        let sound = path.len() <= MAX_PATH && !path.contains('\0');
+        let path = if sound { normalise(path) } else { String::new() };
+        Target { folded: fold(&path), path, sound }
+    }
+
+    /// Whether the path leads out of the workspace, or may do so.
+    pub(super) fn is_outside(&self) -> bool {
+        !self.sound || is_outside(&self.path)
+    }
+}
+
+/// Every name the path may have in the workspace. An absolute path, or one that climbs out, may lead back
+/// into the workspace, and only the tool knows where that is: so each of its tails is compared as well.
+fn names(path: &str, outside: bool) -> impl Iterator<Item = &str> {
+    let tails = path.match_indices('/').map(|(at, _)| &path[at + 1..]);
+    std::iter::once(path).chain(tails.take(if outside { usize::MAX } else { 0 }))
+}
+
+fn is_outside(path: &str) -> bool {
+    path.starts_with('/') || path == ".." || path.starts_with("../")
+}
+
+/// Removes `.` and empty parts and resolves `..`, by the text alone.
+fn normalise(path: &str) -> String {
+    let absolute = path.starts_with('/');
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            ".." if absolute => {}
+            part => parts.push(part),
+        }
+    }
+    let joined = parts.join("/");
+    if absolute { format!("/{joined}") } else { joined }
+}
+
+/// Maps the names that some file system takes for the same file to one text. Upper case comes first because
+/// letters such as the long s have a capital in common with another letter but no small letter.
+fn fold(path: &str) -> String {
+    path.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfc().collect()
+}

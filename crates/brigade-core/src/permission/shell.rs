@@ -1,0 +1,312 @@
+//! Shell rules, and command lines prepared to be compared with them.
+
+use std::collections::VecDeque;
+
+use super::Match;
+use super::lexer::{self, Script, Word};
+
+/// How deep commands in the arguments of other commands are followed, as in `sh -c "eval '…'"`.
+const MAX_DEPTH: usize = 8;
+/// How many bytes of such arguments are read in all, so that the work stays proportional to the input.
+const MAX_NESTED: usize = 512 * 1024;
+/// How many words between two words of a rule are passed over as options.
+const MAX_OPTIONS: usize = 64;
+
+/// Words before a command that do not change which command runs.
+const KEYWORDS: [&str; 9] = ["!", "{", "if", "elif", "else", "then", "while", "until", "do"];
+/// Commands that run their arguments, or a text among their arguments, as a command.
+const WRAPPERS: [&str; 33] = [
+    "builtin",
+    "busybox",
+    "command",
+    "coproc",
+    "doas",
+    "env",
+    "eval",
+    "exec",
+    "find",
+    "flock",
+    "function",
+    "ionice",
+    "nice",
+    "nohup",
+    "parallel",
+    "script",
+    "setsid",
+    "ssh",
+    "stdbuf",
+    "strace",
+    "su",
+    "sudo",
+    "taskset",
+    "time",
+    "timeout",
+    "toybox",
+    "trap",
+    "unshare",
+    "watch",
+    "xargs",
+    "chroot",
+    "runuser",
+    "systemd-run",
+];
+/// Wrappers of another kind: without a script as an argument they run what they are fed.
+const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash"];
+/// Wrappers that add arguments which the command line does not show.
+const FEEDERS: [&str; 2] = ["xargs", "parallel"];
+
+/// The words of a shell rule.
+pub(super) struct CommandRule {
+    words: Vec<String>,
+    /// Whether a final star permits further arguments.
+    more: bool,
+}
+
+impl CommandRule {
+    /// Reads the specifier of a shell rule, or says what is wrong with it.
+    pub(super) fn parse(specifier: &str) -> Result<Self, &'static str> {
+        let Script { mut commands, single, parsed, .. } = lexer::lex(specifier);
+        if !parsed {
+            return Err("it has an open quote, an invisible character or syntax beyond plain words");
+        }
+        if !single {
+            return Err("it names more than one simple command");
+        }
+        let mut words = commands.pop().unwrap_or_default();
+        let is_star = |word: &Word| word.text == "*" && word.dynamic;
+        let more = words.pop_if(|word| is_star(word)).is_some();
+        if words.iter().any(|word| word.dynamic && word.text.contains('*')) {
+            return Err("a star may stand only alone at the end; quote it to mean the character");
+        }
+        if words.is_empty() && !more {
+            return Err("it names no command");
+        }
+        if words.first().is_some_and(is_prefix) {
+            return Err("it starts with an assignment or a keyword, and not with a command");
+        }
+        Ok(CommandRule { words: words.into_iter().map(|word| word.text).collect(), more })
+    }
+
+    /// Whether an `allow` rule covers a simple command.
+    pub(super) fn allows(&self, words: &[Word]) -> bool {
+        let enough =
+            if self.more { words.len() >= self.words.len() } else { words.len() == self.words.len() };
+        enough && self.words.iter().zip(words).all(|(rule, word)| *rule == word.text)
+    }
+}
+
+/// A simple command that a command line might run, with the places in it where its name might stand.
+struct Reached {
+    words: Vec<Word>,
+    starts: Vec<Start>,
+    /// Further arguments may be added that the command line does not show.
+    open: bool,
+    /// Whether an expansion may stand for a word of a rule.
+    doubts: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Start {
+    at: usize,
+    /// Whether an expansion here may stand for the name of a command, and not only for an argument.
+    name: bool,
+}
+
+/// A command line, prepared to be compared with many rules.
+pub(super) struct Target {
+    script: Script,
+    reached: Vec<Reached>,
+    /// Some part of the command line was not understood, so that no rule can be ruled out.
+    unknown: bool,
+}
+
+impl Target {
+    pub(super) fn new(command: &str) -> Self {
+        let script = lexer::lex(command);
+        let mut survey = Survey { reached: Vec::new(), unknown: false, queue: VecDeque::new(), nested: 0 };
+        survey.read(command, &script, 0);
+        while let Some((text, depth)) = survey.queue.pop_front() {
+            survey.read(&text, &lexer::lex(&text), depth);
+        }
+        Target { script, reached: survey.reached, unknown: survey.unknown }
+    }
+
+    /// Whether `allow` rules cover every part of the command line. Anything beyond plain words, quotes and list
+    /// operators is never covered, since a rule would speak of a text that is not what runs.
+    pub(super) fn is_allowed(&self, covered: impl Fn(&[Word]) -> bool) -> bool {
+        let commands = &self.script.commands;
+        let assigns = |words: &[Word]| words.first().is_some_and(|word| is_assignment(&word.text));
+        self.script.plain
+            && !commands.is_empty()
+            && commands.iter().all(|words| !assigns(words) && covered(words))
+    }
+
+    /// How far a `deny` or `ask` rule applies to some part of the command line.
+    pub(super) fn hits(&self, rule: &CommandRule) -> Match {
+        if rule.words.is_empty() {
+            return Match::Yes;
+        }
+        let floor = if self.unknown { Match::Maybe } else { Match::No };
+        let found = self.reached.iter().flat_map(|command| {
+            let starts = command.starts.iter();
+            starts.map(|start| command.hit(*start, &rule.words))
+        });
+        let mut best = floor;
+        for each in found {
+            best = best.max(each);
+            if best == Match::Yes {
+                break;
+            }
+        }
+        best
+    }
+}
+
+impl Reached {
+    /// Compares a rule with the command that starts here. Its words must come in order and at the front. Options
+    /// in between, each with a value perhaps, do not hide the words after them, and an option that the rule
+    /// names may come after any word, as most programs take them so.
+    fn hit(&self, start: Start, rule: &[String]) -> Match {
+        let doubt = |really: bool| if really && self.doubts { Match::Maybe } else { Match::No };
+        let mut words = self.words.iter().skip(start.at);
+        let (Some(first), Some(name)) = (words.next(), rule.first()) else { return Match::No };
+        if !(first.text == *name || base_name(&first.text).eq_ignore_ascii_case(base_name(name))) {
+            return doubt(start.name && first.dynamic);
+        }
+        let (mut passed, mut after_option) = (0, false);
+        for wanted in rule.iter().skip(1) {
+            loop {
+                let Some(word) = words.next() else { return doubt(self.open) };
+                if word.text == *wanted {
+                    break;
+                }
+                let option = word.text.starts_with('-');
+                if word.dynamic || passed == MAX_OPTIONS {
+                    return doubt(true);
+                }
+                if !option && !after_option && !wanted.starts_with('-') {
+                    return Match::No;
+                }
+                after_option = option;
+                passed += 1;
+            }
+            after_option = false;
+        }
+        Match::Yes
+    }
+}
+
+/// Collects the commands that a command line might run.
+struct Survey {
+    reached: Vec<Reached>,
+    unknown: bool,
+    queue: VecDeque<(String, usize)>,
+    nested: usize,
+}
+
+impl Survey {
+    fn read(&mut self, text: &str, script: &Script, depth: usize) {
+        self.unknown |= !script.parsed;
+        for words in &script.commands {
+            self.reach(words.clone(), true, Some(depth));
+        }
+        if script.parsed && !script.odd {
+            return;
+        }
+        // A real shell may see other commands here, so every reading counts: with the deceptive characters gone,
+        // as blanks and as ends of lines. Expansions are in doubt by the first reading where that is reliable.
+        let deceptive = text.contains(lexer::is_deceptive);
+        for instead in ["", " ", "\n"].into_iter().take(if deceptive { 3 } else { 1 }) {
+            for words in lexer::crude(&text.replace(lexer::is_deceptive, instead)) {
+                self.reach(words, script.heredoc, None);
+            }
+        }
+    }
+
+    /// Notes one command, and queues the commands in its arguments unless it was read crudely.
+    fn reach(&mut self, words: Vec<Word>, doubts: bool, depth: Option<usize>) {
+        let at = words.iter().take_while(|word| is_prefix(word)).count();
+        let mut reached = Reached { words, starts: vec![Start { at, name: true }], open: false, doubts };
+        if let Some(word) = reached.words.get(at) {
+            let name = base_name(&word.text).to_ascii_lowercase();
+            // An alias gives a command another name for the lines that follow.
+            self.unknown |= name == "alias";
+            if is_wrapper(&name) {
+                self.look_through(&mut reached, at, depth);
+            }
+        }
+        self.reached.push(reached);
+    }
+
+    /// Any argument of a wrapper may be the name of the command it runs, as nobody knows the options of them all.
+    fn look_through(&mut self, reached: &mut Reached, wrapper: usize, depth: Option<usize>) {
+        let Reached { words, starts, open, .. } = reached;
+        // While only options, their values, numbers and other wrappers were seen, the name is still to come.
+        let (mut front, mut after_option, mut fed, mut evaluated) = (true, false, false, false);
+        for (at, word) in words.iter().enumerate().skip(wrapper) {
+            let name = base_name(&word.text).to_ascii_lowercase();
+            if at > wrapper {
+                starts.push(Start { at, name: front });
+                self.follow(&word.text, front, depth);
+            }
+            let option = word.text.starts_with('-');
+            if front && is_wrapper(&name) {
+                fed = SHELLS.contains(&name.as_str());
+                *open |= FEEDERS.contains(&name.as_str());
+                if name == "eval" && !std::mem::replace(&mut evaluated, true) {
+                    let rest: Vec<&str> = words.iter().skip(at + 1).map(|word| word.text.as_str()).collect();
+                    self.follow(&rest.join(" "), true, depth);
+                }
+            } else if option {
+                // A shell with `-s` reads commands from its input whatever else it is given.
+                self.unknown |= fed && !word.text.starts_with("--") && word.text.contains('s');
+            } else {
+                fed = false;
+                front &=
+                    after_option || is_prefix(word) || word.text.starts_with(|c: char| c.is_ascii_digit());
+            }
+            after_option = option;
+        }
+        // A shell without a script runs what comes through the pipe.
+        self.unknown |= fed;
+    }
+
+    /// Queues an argument that may be a command line of its own. A single word is one only in front, where its
+    /// expansions would be resolved a second time; elsewhere it would be taken for a command too often.
+    fn follow(&mut self, text: &str, front: bool, depth: Option<usize>) {
+        let Some(depth) = depth else { return };
+        let several = text.contains([' ', '\t', '\n', ';', '&', '|', '(', ')', '`', '<', '>']);
+        if !several && !(front && text.contains(['$', '\'', '"', '\\', '{', '*', '?', '['])) {
+            return;
+        }
+        if depth == MAX_DEPTH || self.nested + text.len() > MAX_NESTED {
+            self.unknown = true;
+            return;
+        }
+        self.nested += text.len();
+        self.queue.push_back((text.to_owned(), depth + 1));
+    }
+}
+
+/// Whether a word in front of a command leaves open which command runs.
+fn is_prefix(word: &Word) -> bool {
+    KEYWORDS.contains(&word.text.as_str()) || is_assignment(&word.text)
+}
+
+fn is_wrapper(name: &str) -> bool {
+    WRAPPERS.contains(&name) || SHELLS.contains(&name)
+}
+
+/// The name of a command without its directory.
+fn base_name(text: &str) -> &str {
+    text.rsplit('/').next().unwrap_or(text)
+}
+
+/// Whether a word in front of a command sets a variable, as in `A=b`, `A+=b` or `A[1]=b`.
+fn is_assignment(text: &str) -> bool {
+    let Some((name, _)) = text.split_once('=') else { return false };
+    let name = name.strip_suffix('+').unwrap_or(name);
+    let name = name.split_once('[').map_or(name, |(name, _)| name);
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}

@@ -1,0 +1,655 @@
+//! Tests of the permission gate; those named after a letter and a number are hostile cases of the design.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::*;
+
+fn rules(texts: &[&str]) -> Vec<Rule> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn permissions(mode: Mode, allow: &[&str], ask: &[&str], deny: &[&str]) -> Permissions {
+    Permissions { mode, allow: rules(allow), ask: rules(ask), deny: rules(deny) }
+}
+
+fn run(permissions: &Permissions, command: &str) -> Verdict {
+    permissions.check(&Action { tool: "shell", kind: Kind::Other, subject: Subject::Command(command) })
+}
+
+fn on_path(permissions: &Permissions, tool: &str, kind: Kind, path: &str) -> Verdict {
+    permissions.check(&Action { tool, kind, subject: Subject::Path(path) })
+}
+
+fn read(permissions: &Permissions, path: &str) -> Verdict {
+    on_path(permissions, "read_file", Kind::Pure, path)
+}
+
+fn width(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Deny { .. } => 0,
+        Verdict::Ask { .. } => 1,
+        Verdict::Allow => 2,
+    }
+}
+
+fn is_deny(verdict: Verdict) -> bool {
+    width(&verdict) == 0
+}
+
+fn is_ask(verdict: Verdict) -> bool {
+    width(&verdict) == 1
+}
+
+fn is_allow(verdict: Verdict) -> bool {
+    width(&verdict) == 2
+}
+
+/// Auto mode, so that only the deny rule stands between the command and its running.
+fn no_clean() -> Permissions {
+    permissions(Mode::Auto, &["shell"], &[], &["shell(git clean)"])
+}
+
+#[test]
+fn modes_decide_what_no_rule_decides() {
+    for (mode, pure, edit, other) in
+        [(Mode::Plan, 2, 0, 0), (Mode::Ask, 2, 1, 1), (Mode::Edit, 2, 2, 1), (Mode::Auto, 2, 2, 2)]
+    {
+        let permissions = permissions(mode, &[], &[], &[]);
+        assert_eq!(width(&read(&permissions, "a")), pure, "{mode}");
+        assert_eq!(width(&on_path(&permissions, "write_file", Kind::Edit, "a")), edit, "{mode}");
+        assert_eq!(width(&run(&permissions, "ls")), other, "{mode}");
+    }
+}
+
+#[test]
+fn plan_mode_is_never_widened() {
+    let permissions = permissions(Mode::Plan, &["shell", "write_file"], &["shell", "read_file"], &[]);
+    let Verdict::Deny { reason } = run(&permissions, "ls") else { panic!("not denied") };
+    assert!(reason.contains("plan mode") && reason.contains("--mode"), "{reason}");
+    assert!(is_deny(on_path(&permissions, "write_file", Kind::Edit, "a")));
+    assert_eq!(read(&permissions, "a"), Verdict::Ask { rule: Some("read_file".parse().unwrap()) });
+}
+
+#[test]
+fn edits_outside_the_workspace_are_not_freed_by_edit_mode() {
+    let permissions = permissions(Mode::Edit, &["write_file(**/*.rs)", "write_file(/srv/**)"], &[], &[]);
+    for (path, free) in [("a/b", true), ("/etc/x.rs", false), ("../x.rs", false), ("a/../../x.rs", false)] {
+        assert_eq!(is_allow(on_path(&permissions, "write_file", Kind::Edit, path)), free, "{path}");
+    }
+    assert!(is_allow(on_path(&permissions, "write_file", Kind::Edit, "/srv/a/b")));
+}
+
+#[test]
+fn mode_and_permissions_read_and_write() {
+    for mode in [Mode::Plan, Mode::Ask, Mode::Edit, Mode::Auto] {
+        assert_eq!(mode.to_string().parse::<Mode>().unwrap(), mode);
+    }
+    assert!("Plan".parse::<Mode>().unwrap_err().to_string().contains("`auto`"));
+    assert_eq!(serde_json::from_str::<Permissions>("{}").unwrap(), Permissions::default());
+    assert_eq!(Permissions::default().mode, Mode::Plan);
+    let text = r#"{"mode":"edit","allow":["shell(git log *)"],"ask":[],"deny":["read_file(**/.env*)"]}"#;
+    let permissions: Permissions = serde_json::from_str(text).unwrap();
+    assert_eq!(serde_json::to_string(&permissions).unwrap(), text);
+    assert!(serde_json::from_str::<Permissions>(r#"{"denied":[]}"#).is_err());
+    assert!(serde_json::from_str::<Permissions>(r#"{"deny":["shell("]}"#).is_err());
+}
+
+#[test]
+fn rule_errors_say_what_is_wrong_and_show_an_example() {
+    let long = format!("read_file({})", "a".repeat(2000));
+    let long_name = "a".repeat(65);
+    for text in [
+        "",
+        "  ",
+        "shell(",
+        "shell)",
+        "Shell()",
+        "Shell",
+        "shell()",
+        "shell( )",
+        "shell(a)b",
+        "(a)",
+        "sh ell",
+        "é",
+        "*",
+        "read_*",
+        "mcp__*",
+        "mcp__a__*(x)",
+        "mcp__a__b(x)",
+        "shell(a && b)",
+        "shell(a;)",
+        "shell(a > b)",
+        "shell(a 'b)",
+        "shell(git:*)",
+        "shell(git * x)",
+        "shell(git*)",
+        "shell($(x))",
+        "shell(a\u{a0}b)",
+        "shell(A=b c)",
+        "shell(! a)",
+        "shell(a\nb)",
+        "read_file([)",
+        "read_file({a)",
+        "read_file(!a)",
+        "read_file(a[!b]c)",
+        "read_file(a[+-9]c)",
+        "read_file(a/../b)",
+        "read_file(a\tb)",
+        &long,
+        &long_name,
+    ] {
+        let message = text.parse::<Rule>().unwrap_err().to_string();
+        let example = ["`shell(git log *)`", "`read_file`", "`read_file(**/.env*)`", "`mcp__server__tool`"];
+        assert!(example.iter().any(|example| message.contains(example)), "{text}: {message}");
+    }
+}
+
+#[test]
+fn rules_round_trip() {
+    for text in
+        ["shell", "mcp__git__*", "shell(git log *)", "shell(*)", "shell(echo '(a) *')", "read_file(a b/**)"]
+    {
+        let rule: Rule = text.parse().unwrap();
+        assert_eq!(rule.to_string(), text);
+        assert_eq!(rule.to_string().parse::<Rule>().unwrap(), rule);
+    }
+    assert_eq!(" shell( ls ) ".parse::<Rule>().unwrap().to_string(), "shell(ls)");
+}
+
+#[test]
+fn bare_rules_name_one_tool_and_stars_one_server() {
+    let permissions = permissions(Mode::Auto, &[], &["mcp__a__*"], &["read_file", "write_file"]);
+    assert!(is_deny(read(&permissions, "x")));
+    assert!(is_allow(on_path(&permissions, "grep", Kind::Pure, "x")));
+    assert!(is_allow(on_path(&permissions, "edit_file", Kind::Edit, "x")));
+    assert!(permissions.may_read("x"));
+    let call = |tool| permissions.check(&Action { tool, kind: Kind::Other, subject: Subject::Nothing });
+    assert!(is_ask(call("mcp__a__b")));
+    assert!(is_allow(call("mcp__ab__c")));
+}
+
+#[test]
+fn env_files_are_hidden_from_every_tool() {
+    let permissions = permissions(Mode::Auto, &["read_file"], &[], &["read_file(**/.env*)"]);
+    for path in [
+        ".env",
+        "a/.env.local",
+        "./x/../.env",
+        "A/.ENV",
+        "a//.env",
+        "/srv/w/.env",
+        "../w/.env",
+        ".\u{395}/../.Env",
+        ".env.d/../.envrc",
+    ] {
+        for (tool, kind) in [
+            ("read_file", Kind::Pure),
+            ("grep", Kind::Pure),
+            ("glob", Kind::Pure),
+            ("list_dir", Kind::Pure),
+            ("edit_file", Kind::Edit),
+            ("write_file", Kind::Edit),
+        ] {
+            assert!(is_deny(on_path(&permissions, tool, kind, path)), "{tool} {path}");
+        }
+        assert!(!permissions.may_read(path), "{path}");
+    }
+    for path in ["env", "a.env", "src/main.rs", "", "."] {
+        assert!(is_allow(read(&permissions, path)) && permissions.may_read(path), "{path}");
+    }
+    let Verdict::Deny { reason } = read(&permissions, ".env") else { panic!("not denied") };
+    assert_eq!(reason, "`read_file(**/.env*)` in permissions.deny forbids this");
+}
+
+#[test]
+fn path_patterns() {
+    for (pattern, path, allows, binds) in [
+        ("src/*", "src/a", true, true),
+        ("src/*", "src/a/b", false, false),
+        ("src/**", "src/a/b", true, true),
+        ("src/**", "src", false, true),
+        ("*.rs", "a/b.rs", true, true),
+        ("*.rs", "a/b.RS", false, true),
+        (".ssh", "x/.ssh/id", false, true),
+        ("./a//b", "a/b", true, true),
+        ("key/", "key/a", true, true),
+        ("key/", "x/key/a", false, true),
+        ("/key/a", "key/a", false, true),
+        ("/key/a", "/key/a", true, true),
+        ("key/a", "/w/key/a", false, true),
+        ("stra\u{df}e", "STRASSE", false, true),
+        (".ssh/**", ".\u{17f}sh/id", false, true),
+        ("caf\u{e9}", "cafe\u{301}", false, true),
+        (".", "a/b", true, true),
+        ("{a,b}/c", "b/c", true, true),
+        ("a[bc]/d", "ac/d", true, true),
+    ] {
+        let rule = format!("read_file({pattern})");
+        let free = permissions(Mode::Ask, &[&rule], &[], &[]);
+        let Some(Matcher::Path(glob)) = free.allow.first().map(Rule::matcher) else { panic!("no glob") };
+        assert_eq!(glob.allows(&path::Target::new(path)), allows, "allow {pattern} {path}");
+        assert_eq!(glob.binds(&path::Target::new(path)) == Match::Yes, binds, "deny {pattern} {path}");
+    }
+}
+
+#[test]
+fn write_rules_bind_each_other_but_not_reads() {
+    let permissions = permissions(Mode::Ask, &["write_file(docs/**)"], &[], &["write_file(src/**)"]);
+    assert!(is_deny(on_path(&permissions, "edit_file", Kind::Edit, "src/a")));
+    assert!(is_deny(on_path(&permissions, "write_file", Kind::Edit, "src/a")));
+    assert!(is_allow(on_path(&permissions, "grep", Kind::Pure, "src/a")));
+    assert!(is_allow(on_path(&permissions, "write_file", Kind::Edit, "docs/a")));
+    assert!(is_ask(on_path(&permissions, "edit_file", Kind::Edit, "docs/a")));
+}
+
+#[test]
+fn a_rule_that_cannot_see_its_subject_asks() {
+    let permissions =
+        permissions(Mode::Auto, &["shell", "read_file"], &[], &["shell(rm)", "read_file(.env)"]);
+    for tool in ["shell", "read_file"] {
+        assert!(is_ask(permissions.check(&Action { tool, kind: Kind::Pure, subject: Subject::Nothing })));
+    }
+    assert!(is_ask(read(&permissions, "a\0b")));
+    assert!(is_ask(read(&permissions, &"a/".repeat(9000))));
+    assert!(!permissions.may_read("a\0b"));
+}
+
+#[test]
+fn h01_a_denied_command_is_found_behind_every_operator() {
+    for operator in ["&&", ";", "||", "|", "\n", "&", ">", "|&", ">>", "&>", ";;", "2>&1;"] {
+        let command = format!("git fetch {operator} git clean -fd");
+        assert!(is_deny(run(&no_clean(), &command)), "{command}");
+        let command = command.replace(' ', "");
+        assert!(!is_deny(run(&no_clean(), &command)), "{command}");
+    }
+    for command in [
+        "git clean",
+        "git clean -fd > out",
+        ">out git clean",
+        "git >out clean",
+        "git 2>/dev/null clean -f",
+        "git \"clean\" -fd",
+        "gi\"\"t cl'ea'n",
+        "g\\it clean",
+        "gi\\\nt clean",
+        "/usr/bin/git clean",
+        "GIT clean",
+        "echo $(git clean)",
+        "echo \"$(git clean)\"",
+        "echo \"a $(echo \"$(git clean)\")\"",
+        "`git clean`",
+        "cat <(git clean)",
+        "(git clean)",
+        "{ git clean; }",
+        "! git clean",
+        "if true; then git clean; fi",
+        "for x in a; do git clean; done",
+        "A=b git clean",
+        "A=b C+=d git clean",
+        "env A=b git clean",
+        "sudo -u root git clean",
+        "timeout -k 5 10 git clean",
+        "nice -n 3 nohup time git clean",
+        "command git clean",
+        "xargs git clean",
+        "sh -c 'git clean'",
+        "bash -lc \"cd x && git clean\"",
+        "sh -c \"sh -c 'git clean'\"",
+        "eval git clean",
+        "eval 'git' 'clean; x'",
+        "eval \"eval 'git clean'\"",
+        "sudo sh -c 'eval git clean'",
+        "git -C dir clean -fd",
+        "git --no-pager -c a=b clean",
+        "f() { git clean; }; f",
+        "function f { git clean; }",
+        "find . -exec git clean {} \\;",
+        "case x in a) git clean;; esac",
+        "echo \"$(case x in a) git clean;; esac)\"",
+        "cat <<E\ndon't\nE\ngit clean\ncat <<E\ndon't\nE",
+        "echo ${x:-$(git clean)}",
+        "trap 'git clean' EXIT",
+        "echo # it's\ngit clean",
+        "x=$(git clean)",
+        "echo $((1 # ));git clean",
+    ] {
+        assert!(is_deny(run(&no_clean(), command)), "{command}");
+    }
+}
+
+#[test]
+fn what_a_deny_rule_cannot_decide_is_asked() {
+    for command in [
+        "$X clean",
+        "git $X",
+        "${GIT} clean",
+        "{git,clean,-fd}",
+        "/usr/bin/g?t clean",
+        "git c[l]ean",
+        "sudo -u a $X",
+        "echo clean | xargs git",
+        "echo git clean | sh",
+        "curl x | sudo bash -s a",
+        "alias g=git\ng clean",
+        "sh -c \"$X\"",
+        "$'\\x67it' clean",
+        "git \"$@\"",
+        "echo 'open",
+        "eval \"$X\"",
+        "bash <<< \"$X\"",
+        "find . -exec git {} \\;",
+    ] {
+        assert!(is_ask(run(&no_clean(), command)), "{command}: {:?}", run(&no_clean(), command));
+        assert!(is_allow(run(&permissions(Mode::Auto, &[], &[], &[]), command)), "{command}");
+    }
+    for command in [
+        "echo $HOME",
+        "git commit -m 'then git clean'",
+        "git commit -m clean",
+        "ls *.rs > $OUT",
+        "git status",
+        "gitclean",
+        "echo git clean",
+        "sudo ls $X",
+        "cargo test 2>&1 | tail -5",
+        "for f in *; do wc \"$f\"; done",
+        "[ -f x ] && echo y",
+        "git log # git clean",
+        "bash run.sh",
+        "git cleanup",
+        "time cargo test \"$X\"",
+    ] {
+        assert!(is_allow(run(&no_clean(), command)), "{command}: {:?}", run(&no_clean(), command));
+    }
+    let force = permissions(Mode::Auto, &[], &[], &["shell(git push --force)"]);
+    assert!(is_deny(run(&force, "git push origin main --force")));
+    assert!(is_allow(run(&force, "git push origin main")));
+}
+
+#[test]
+fn h02_sixty_subcommands_do_not_hide_the_last() {
+    for count in [60, 12_000] {
+        let command = format!("{}git clean -fd", "true;".repeat(count));
+        assert!(is_deny(run(&no_clean(), &command)));
+    }
+}
+
+#[test]
+fn long_and_nested_commands_take_linear_time() {
+    let size = 60_000;
+    let started = Instant::now();
+    for part in [
+        "$(",
+        "(",
+        "`",
+        "sudo ",
+        "sudo git -a ",
+        "eval ",
+        "sh -c ",
+        "\"$(",
+        "{",
+        "'",
+        "\\",
+        "a=b ",
+        "<(",
+        "git -a ",
+        "eval '",
+        "xargs sh eval \"a b\" ",
+        "${",
+        "<<",
+        "case ",
+        ") ",
+    ] {
+        let command = format!("sudo {}", part.repeat(size / part.len()));
+        run(&no_clean(), &command);
+    }
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
+}
+
+#[test]
+fn h03_arithmetic_and_other_expansions_are_not_plain() {
+    let permissions = permissions(Mode::Ask, &["shell(echo *)", "shell(printf *)"], &[], &[]);
+    for command in [
+        "echo $[ x='a[$(touch F)]', x ]",
+        "echo $((a))",
+        "echo $X",
+        "echo ${X}",
+        "echo \"$X\"",
+        "echo `x`",
+        "echo $(touch F)",
+        "echo a > b",
+        "echo a < b",
+        "echo <(x)",
+        "echo *",
+        "echo ?",
+        "echo [a]",
+        "echo ~",
+        "echo {a,b}",
+        "echo !x",
+        "echo \"!x\"",
+        "echo a # b",
+        "A=b echo a",
+        "(echo a)",
+        "{ echo a; }",
+        "! echo a",
+        "/bin/echo a",
+        "echo a; touch F",
+        "echo a && touch F",
+        "echo a | sh",
+        "echo a &touch F",
+        "echo a\ntouch F",
+        "ECHO a",
+        "echoa",
+        "printf -v 'a[$(touch F)]' x",
+        "echo a \\\n b",
+        "",
+        ";",
+        " ",
+        "echo() { touch F; }",
+        "echo 'a",
+        "echo a\\",
+    ] {
+        assert!(is_ask(run(&permissions, command)), "{command}");
+    }
+    for command in [
+        "echo",
+        "echo a",
+        "echo 'a*b' \"c;d\" e\\;f",
+        "e'ch'o a",
+        "echo a; echo b",
+        "echo a && printf b || echo c | echo d",
+        "echo a &",
+        "echo a\necho b\n",
+        "echo a=b",
+    ] {
+        assert!(is_allow(run(&permissions, command)), "{command}");
+    }
+}
+
+#[test]
+fn h04_every_part_must_be_allowed() {
+    let permissions = permissions(Mode::Edit, &["shell(git log)", "shell(git \"status\")"], &[], &[]);
+    for command in [
+        "export PAGER='touch F'; git log",
+        "PAGER='touch F' git log",
+        "git log -1",
+        "git",
+        "git log; ls",
+        "env git log",
+    ] {
+        assert!(is_ask(run(&permissions, command)), "{command}");
+    }
+    assert!(is_allow(run(&permissions, "git 'log' && git status")));
+}
+
+#[test]
+fn h06_deceptive_characters_are_never_allowed_and_do_not_hide() {
+    let allow = permissions(Mode::Ask, &["shell(git log *)", "shell(*)"], &[], &[]);
+    for c in [
+        '\r',
+        '\0',
+        '\u{a0}',
+        '\u{200b}',
+        '\u{200d}',
+        '\u{2028}',
+        '\u{2029}',
+        '\u{85}',
+        '\u{b}',
+        '\u{7f}',
+        '\u{feff}',
+        '\u{202e}',
+        '\u{3000}',
+        '\u{e0041}',
+        '\u{1b}',
+    ] {
+        assert!(is_ask(run(&allow, &format!("git log{c}x"))), "{c:?}");
+        assert!(is_ask(run(&allow, &format!("git log '{c}'"))), "{c:?}");
+        assert!(is_deny(run(&no_clean(), &format!("git{c}clean"))), "{c:?}");
+        assert!(is_deny(run(&no_clean(), &format!("git cl{c}ean"))), "{c:?}");
+        assert!(is_deny(run(&no_clean(), &format!("true{c}git clean"))), "{c:?}");
+        assert!(is_ask(run(&no_clean(), &format!("ls{c}"))), "{c:?}");
+        assert!(is_allow(run(&permissions(Mode::Auto, &[], &[], &[]), &format!("ls{c}"))), "{c:?}");
+    }
+    let long = format!("git log {}", "a".repeat(70_000));
+    assert!(is_ask(run(&allow, &long)) && is_ask(run(&no_clean(), &long)));
+    assert!(is_allow(run(&permissions(Mode::Ask, &["shell"], &[], &[]), &long)));
+}
+
+#[test]
+fn ask_outweighs_allow_and_deny_outweighs_ask() {
+    let both = permissions(
+        Mode::Auto,
+        &["shell(ls)", "read_file"],
+        &["shell(ls)", "read_file(a)"],
+        &["shell(ls -x)"],
+    );
+    assert_eq!(run(&both, "ls"), Verdict::Ask { rule: Some("shell(ls)".parse().unwrap()) });
+    assert!(is_deny(run(&both, "ls -x")));
+    assert!(is_ask(read(&both, "a")) && !both.may_read("a") && is_allow(read(&both, "b")));
+}
+
+const RULES: [&str; 18] = [
+    "shell",
+    "shell(git clean)",
+    "shell(git *)",
+    "shell(git log *)",
+    "shell(*)",
+    "shell(echo a)",
+    "read_file",
+    "read_file(**/.env*)",
+    "read_file(src/**)",
+    "write_file",
+    "write_file(src/*)",
+    "edit_file(*.rs)",
+    "grep",
+    "grep(a)",
+    "mcp__a__*",
+    "mcp__a__b",
+    "read_file(/etc/**)",
+    "shell(rm -rf)",
+];
+
+fn some_rules() -> impl Strategy<Value = Vec<Rule>> {
+    proptest::collection::vec(select(RULES.to_vec()).prop_map(|text| text.parse().unwrap()), 0..5)
+}
+
+fn some_permissions() -> impl Strategy<Value = Permissions> {
+    (some_mode(), some_rules(), some_rules(), some_rules()).prop_map(|(mode, allow, ask, deny)| Permissions {
+        mode,
+        allow,
+        ask,
+        deny,
+    })
+}
+
+fn some_mode() -> impl Strategy<Value = Mode> {
+    select(vec![Mode::Plan, Mode::Ask, Mode::Edit, Mode::Auto])
+}
+
+fn some_text() -> impl Strategy<Value = String> {
+    let parts = vec![
+        "git", "clean", "log", "echo", "a", "rm", "-rf", "-x", " ", " ", ";", "&&", "|", "\n", "$(", ")",
+        "(", "`", "'", "\"", "\\", "$X", "${", "}", "{", "<", ">", "<<", "#", "*", "[", "]", "sh -c ",
+        "eval ", "sudo ", "case ", "\r", "\u{a0}", "src/", ".env", "..", "/", "./", "b.rs", "\u{df}",
+        "mcp__a__",
+    ];
+    prop_oneof![
+        proptest::collection::vec(select(parts), 0..14).prop_map(|parts| parts.concat()),
+        any::<String>()
+    ]
+}
+
+fn some_call() -> impl Strategy<Value = (&'static str, Kind, u8, String)> {
+    let tools = vec!["shell", "read_file", "write_file", "edit_file", "grep", "mcp__a__b", "other"];
+    (select(tools), select(vec![Kind::Pure, Kind::Edit, Kind::Other]), 0u8..3, some_text())
+}
+
+fn verdict(permissions: &Permissions, (tool, kind, subject, text): &(&str, Kind, u8, String)) -> Verdict {
+    let subject = match subject {
+        0 => Subject::Nothing,
+        1 => Subject::Path(text),
+        _ => Subject::Command(text),
+    };
+    permissions.check(&Action { tool, kind: *kind, subject })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_order_of_rules_never_changes_a_verdict(
+        (before, after) in (some_permissions()).prop_flat_map(|p| {
+            let shuffled = (
+                Just(p.mode),
+                Just(p.allow.clone()).prop_shuffle(),
+                Just(p.ask.clone()).prop_shuffle(),
+                Just(p.deny.clone()).prop_shuffle(),
+            );
+            let shuffled = shuffled.prop_map(|(mode, allow, ask, deny)| Permissions { mode, allow, ask, deny });
+            (Just(p), shuffled)
+        }),
+        call in some_call(),
+    ) {
+        prop_assert_eq!(verdict(&before, &call), verdict(&after, &call));
+    }
+
+    #[test]
+    fn narrowing_never_widens(permissions in some_permissions(), mode in some_mode(), call in some_call()) {
+        let narrow = permissions.narrowed_to(mode);
+        prop_assert!(narrow.mode <= permissions.mode && narrow.mode <= mode);
+        prop_assert!(width(&verdict(&narrow, &call)) <= width(&verdict(&permissions, &call)));
+        let wide = Permissions { mode, ..permissions };
+        prop_assert!(width(&verdict(&narrow, &call)) <= width(&verdict(&wide, &call)));
+    }
+
+    #[test]
+    fn no_text_makes_the_gate_panic(
+        rule in some_text(), tool in select(vec!["shell", "read_file", "grep"]), call in some_call(),
+    ) {
+        let _ = rule.parse::<Rule>();
+        let _ = rule.parse::<Mode>();
+        if let Ok(rule) = format!("{tool}({rule})").parse::<Rule>() {
+            let again: Rule = rule.to_string().parse().unwrap();
+            prop_assert_eq!(&again, &rule);
+            prop_assert_eq!(again.to_string(), rule.to_string());
+            for list in 0..3 {
+                let mut lists = [vec![], vec![], vec![]];
+                lists[list] = vec![rule.clone()];
+                let [allow, ask, deny] = lists;
+                let permissions = Permissions { mode: Mode::Edit, allow, ask, deny };
+                verdict(&permissions, &call);
+                permissions.may_read(&call.3);
+            }
+        }
+    }
+
+    #[test]
+    fn a_read_that_is_not_free_is_not_shown(permissions in some_permissions(), path in some_text()) {
+        if !permissions.may_read(&path) {
+            prop_assert!(!is_allow(on_path(&permissions, "grep", Kind::Pure, &path)));
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! The fold: what a log amounts to, and what to do next.
+//!
+//! [`State::apply`] takes any fact in any order without a panic; [`State::admits`] says which facts a runner may
+//! still append; [`State::next`] says what to do, from nothing but the log.
+
+mod admits;
+mod calls;
+mod ledger;
+mod transcript;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use calls::{CallProgress, CallState};
+pub use ledger::{Ledger, Meter, Worst};
+pub use transcript::{Transcript, grace_words};
+
+use crate::delegation::{Delegation, Outcome, Status, Which};
+use crate::event::{CallFault, Event};
+use crate::grant::Grant;
+use crate::id::{CallId, Hash, SessionId};
+use crate::message::{Message, Reply};
+use crate::money::{Amount, Spent};
+use crate::text::Text;
+use calls::Calls;
+
+/// How often a turn is asked again after faults that may pass.
+pub const MAX_ATTEMPTS: u32 = 4;
+
+/// What a model call is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// A turn of the loop.
+    Turn,
+    /// The last word after a limit: no tools, paid by the session's own reserve.
+    Grace,
+    /// The report that a face asks for at the end.
+    Summary,
+    /// A summary that stands in for earlier turns.
+    Compaction,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Call the model.
+    CallModel(Purpose),
+    /// See to these calls, which were not named before: run, refuse, re-attach or close them.
+    RunCalls(Vec<CallId>),
+    /// Something is under way; wait for it.
+    Wait,
+    /// Write the end.
+    End(Outcome),
+    /// There is nothing to do.
+    Nothing,
+}
+
+/// A model call that was sent and not answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenCall {
+    /// The turn.
+    pub turn: u32,
+    /// The attempt.
+    pub attempt: u32,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// What is set aside for it.
+    pub reserved: Amount,
+}
+
+/// The round that is running, or ran last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Round {
+    /// What is asked.
+    pub delegation: Delegation,
+    /// The agent definition.
+    pub agent: Hash,
+    /// What it may do and use up.
+    pub grant: Grant,
+    /// Who delegated.
+    pub parent: Option<SessionId>,
+    /// How deep in the tree.
+    pub depth: u32,
+}
+
+/// A loan that is out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loan {
+    /// The call that asked for the child.
+    pub call: CallId,
+    /// What is lent.
+    pub amount: Amount,
+    /// What the child was asked; kept while the loan is out, so that a resume can start it from here.
+    pub round: Box<Round>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Phase {
+    Fresh,
+    Running,
+    Ended(Outcome),
+}
+
+/// What a session's log amounts to.
+#[derive(Debug, Clone)]
+pub struct State {
+    session: SessionId,
+    length: u64,
+    rounds: u32,
+    phase: Phase,
+    round: Option<Round>,
+    transcript: Transcript,
+    turn: u32,
+    turns_in_round: u32,
+    open: Option<OpenCall>,
+    attempts: u32,
+    faults: u32,
+    fault: Option<CallFault>,
+    calls: Calls,
+    ledger: Ledger,
+    loans: BTreeMap<SessionId, Loan>,
+    limit: Option<Which>,
+    cancelled: Option<String>,
+    last_purpose: Option<Purpose>,
+    told_to_finish: bool,
+    overrun: bool,
+}
+
+impl State {
+    /// A session of which nothing is known yet.
+    pub fn new(session: SessionId) -> State {
+        State {
+            session,
+            length: 0,
+            rounds: 0,
+            phase: Phase::Fresh,
+            round: None,
+            transcript: Transcript::default(),
+            turn: 0,
+            turns_in_round: 0,
+            open: None,
+            attempts: 0,
+            faults: 0,
+            fault: None,
+            calls: Calls::default(),
+            ledger: Ledger::default(),
+            loans: BTreeMap::new(),
+            limit: None,
+            cancelled: None,
+            last_purpose: None,
+            told_to_finish: false,
+            overrun: false,
+        }
+    }
+
+    /// Folds a whole log.
+    pub fn fold<'a>(session: SessionId, log: impl IntoIterator<Item = &'a Event>) -> State {
+        let mut state = State::new(session);
+        for event in log {
+            state.apply(event);
+        }
+        state
+    }
+
+    /// Takes one fact into account. Its cost does not grow with the log.
+    pub fn apply(&mut self, event: &Event) {
+        self.length += 1;
+        match event {
+            Event::Started { delegation, agent, grant, parent, depth } => {
+                self.begin(Round {
+                    delegation: delegation.clone(),
+                    agent: *agent,
+                    grant: *grant,
+                    parent: parent.clone(),
+                    depth: *depth,
+                });
+            }
+            Event::Resumed { .. } | Event::Said { .. } => {}
+            Event::Heard { from, text } => self.transcript.heard(from, text),
+            Event::Called { turn, attempt, purpose, reserved, .. } => {
+                self.called(OpenCall { turn: *turn, attempt: *attempt, purpose: *purpose, reserved: *reserved });
+            }
+            Event::Replied { turn, reply, spent } => self.replied(*turn, reply, *spent),
+            Event::CallFailed { cause, spent, .. } => self.call_failed(cause, *spent),
+            Event::ToolStarted { call, effect, before, after } => {
+                self.calls.started(*call, *effect, *before, *after);
+            }
+            Event::ToolEnded { call, output } => {
+                if self.calls.ended(*call) {
+                    self.transcript.answered(*call, output);
+                }
+            }
+            Event::Delegated { call, child, delegation, agent, grant } => {
+                let depth = self.round.as_ref().map_or(0, |round| round.depth).saturating_add(1);
+                let round = Round {
+                    delegation: delegation.clone(),
+                    agent: *agent,
+                    grant: *grant,
+                    parent: Some(self.session.clone()),
+                    depth,
+                };
+                self.delegated(*call, child, round);
+            }
+            Event::Returned { child, spent, .. } => self.returned(child, *spent),
+            Event::Asked { call, .. } => self.calls.asked(*call),
+            Event::Answered { call, answer, .. } => self.calls.answered(*call, answer),
+            Event::LimitReached { which } => {
+                self.limit.get_or_insert(*which);
+            }
+            Event::Compacted { summary, keep_from } => self.transcript.compact(summary, *keep_from),
+            Event::CancelAsked { by } => {
+                if self.phase == Phase::Running {
+                    self.cancelled.get_or_insert_with(|| by.clone());
+                }
+            }
+            Event::Ended { outcome, .. } => {
+                if self.phase == Phase::Running {
+                    self.phase = Phase::Ended(outcome.clone());
+                }
+            }
+        }
+    }
+
+    /// Says what to do. Calls that a [`Step::RunCalls`] has named are not named again by this value; a value that
+    /// was folded anew names all that are not answered.
+    pub fn next(&mut self) -> Step {
+        if self.phase != Phase::Running {
+            return Step::Nothing;
+        }
+        if self.open.is_some() {
+            return Step::Wait;
+        }
+        let calls = self.calls.hand_out();
+        if !calls.is_empty() {
+            return Step::RunCalls(calls);
+        }
+        if !self.calls.all_answered() || !self.loans.is_empty() {
+            return Step::Wait;
+        }
+        if let Some(by) = &self.cancelled {
+            return Step::End(self.outcome(Status::Cancelled { by: by.clone() }));
+        }
+        if let Some(limit) = self.limit_due() {
+            let may_pass = matches!(self.fault, Some(CallFault::Transient { .. })) && self.faults < MAX_ATTEMPTS;
+            let said_last_word = self.last_purpose == Some(Purpose::Grace) && !may_pass;
+            if self.overrun || said_last_word {
+                return Step::End(self.outcome(Status::Incomplete { limit }));
+            }
+            return Step::CallModel(Purpose::Grace);
+        }
+        if let Some(cause) = self.hopeless() {
+            return Step::End(self.outcome(Status::Failed { cause }));
+        }
+        if self.transcript.is_answered() { Step::End(self.outcome(Status::Done)) } else { Step::CallModel(Purpose::Turn) }
+    }
+
+    fn begin(&mut self, round: Round) {
+        self.rounds += 1;
+        self.phase = Phase::Running;
+        self.ledger = Ledger::new(round.grant.budget);
+        self.transcript.closed();
+        self.transcript.task(&round.delegation);
+        self.round = Some(round);
+        self.turns_in_round = 0;
+        self.open = None;
+        self.attempts = 0;
+        self.faults = 0;
+        self.fault = None;
+        self.calls = Calls::default();
+        self.loans.clear();
+        self.limit = None;
+        self.cancelled = None;
+        self.last_purpose = None;
+        self.told_to_finish = false;
+        self.overrun = false;
+    }
+
+    fn called(&mut self, call: OpenCall) {
+        if self.turn < call.turn {
+            self.turn = call.turn;
+            self.faults = 0;
+            if call.purpose == Purpose::Turn {
+                self.turns_in_round += 1;
+            }
+        }
+        if call.purpose == Purpose::Grace && !self.told_to_finish {
+            self.told_to_finish = true;
+            self.transcript.instruct(grace_words(self.limit_due()));
+        }
+        self.attempts = call.attempt;
+        self.ledger.reserve(call.reserved);
+        self.transcript.sent();
+        self.last_purpose = Some(call.purpose);
+        self.open = Some(call);
+    }
+
+    fn replied(&mut self, turn: u32, reply: &Reply, spent: Spent) {
+        let reserved = self.open.take().map(|call| call.reserved).unwrap_or_default();
+        self.overrun |= self.ledger.settle(reserved, spent);
+        self.fault = None;
+        self.attempts = 0;
+        self.faults = 0;
+        self.turn = self.turn.max(turn);
+        // The last word has no tools: calls in it are not run, and the request builder answers them.
+        let runs = self.last_purpose != Some(Purpose::Grace) && !self.overrun;
+        self.calls = if runs { Calls::of(turn, reply) } else { Calls::default() };
+        self.transcript.replied(turn, reply, spent.usage);
+        if self.overrun {
+            self.limit.get_or_insert(Which::Tokens);
+        }
+    }
+
+    fn call_failed(&mut self, cause: &CallFault, spent: Spent) {
+        let reserved = self.open.take().map(|call| call.reserved).unwrap_or_default();
+        self.ledger.settle(reserved, spent);
+        self.transcript.closed();
+        match cause {
+            // A crash and a stop say nothing about the model.
+            CallFault::Interrupted | CallFault::Stopped => {}
+            CallFault::Unaffordable => self.last_purpose = Some(Purpose::Grace),
+            CallFault::Transient { .. } | CallFault::Fatal { .. } => {
+                self.faults += 1;
+                self.fault = Some(cause.clone());
+            }
+        }
+        if matches!(cause, CallFault::Stopped | CallFault::Interrupted) && self.last_purpose == Some(Purpose::Grace) {
+            // The last word was not said; it may still be.
+            self.last_purpose = Some(Purpose::Turn);
+        }
+    }
+
+    fn delegated(&mut self, call: CallId, child: &SessionId, round: Round) {
+        let amount = round.grant.budget.as_loan(&self.ledger.granted());
+        self.calls.delegated(call, child);
+        self.ledger.lend(amount);
+        if let Some(older) = self.loans.insert(child.clone(), Loan { call, amount, round: Box::new(round) }) {
+            self.ledger.give_back(older.amount, Spent::default());
+        }
+    }
+
+    fn returned(&mut self, child: &SessionId, spent: Spent) {
+        if let Some(loan) = self.loans.remove(child) {
+            let agents = spent.agents.saturating_add(1);
+            self.ledger.give_back(loan.amount, Spent { agents, ..spent });
+            self.calls.returned(loan.call);
+        }
+    }
+
+    fn outcome(&self, status: Status) -> Outcome {
+        Outcome::new(status, self.transcript.last_text())
+    }
+
+    fn hopeless(&self) -> Option<String> {
+        match &self.fault {
+            Some(CallFault::Fatal { message }) => Some(message.clone()),
+            Some(CallFault::Transient { message }) if self.faults >= MAX_ATTEMPTS => {
+                Some(format!("{message} (after {} attempts)", self.faults))
+            }
+            _ => None,
+        }
+    }
+
+    /// The limit that stops this round: one that was recorded, or the turns that follow from the log.
+    pub fn limit_due(&self) -> Option<Which> {
+        let turns = self.round.as_ref().map_or(0, |round| round.grant.turns);
+        // A turn that was begun and not answered may be asked again: it is counted already.
+        let begun = self.turn > self.transcript.last_turn();
+        let exhausted = self.turns_in_round >= turns && !begun && !self.transcript.is_answered();
+        self.limit.or(exhausted.then_some(Which::Turns))
+    }
+
+    /// The limit that was recorded as reached.
+    pub fn limit_recorded(&self) -> Option<Which> {
+        self.limit
+    }
+
+    /// Why nothing new may start: a cancel, a recorded limit or an overrun.
+    pub fn stopping(&self) -> Option<String> {
+        if let Some(by) = &self.cancelled {
+            return Some(format!("cancelled by {by}"));
+        }
+        self.limit.map(|limit| format!("the {limit} limit was reached"))
+    }
+
+    /// Who asked for the end, where somebody did.
+    pub fn cancelled(&self) -> Option<&str> {
+        self.cancelled.as_deref()
+    }
+
+    /// The id.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// How many facts were folded.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How many rounds were started.
+    pub fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    /// The round that runs or ran last.
+    pub fn round(&self) -> Option<&Round> {
+        self.round.as_ref()
+    }
+
+    /// Whether a round is under way.
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    /// How the last round ended, if it did.
+    pub fn ended(&self) -> Option<&Outcome> {
+        match &self.phase {
+            Phase::Ended(outcome) => Some(outcome),
+            Phase::Fresh | Phase::Running => None,
+        }
+    }
+
+    /// Whether words came that no request has carried: after an end they ask for a next round.
+    pub fn has_unheard_words(&self) -> bool {
+        self.transcript.unheard() > 0
+    }
+
+    /// The model call that is not answered.
+    pub fn open_call(&self) -> Option<&OpenCall> {
+        self.open.as_ref()
+    }
+
+    /// The number of the turn that the next model call belongs to, and its attempt.
+    pub fn upcoming(&self) -> (u32, u32) {
+        // A fault means the same turn again; so does a call that was interrupted before any reply.
+        let unanswered = self.turn > 0 && self.transcript.last_turn() < self.turn;
+        if unanswered { (self.turn, self.attempts + 1) } else { (self.turn + 1, 1) }
+    }
+
+    /// The books.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The loans that are out.
+    pub fn loans(&self) -> &BTreeMap<SessionId, Loan> {
+        &self.loans
+    }
+
+    /// A call of the last reply.
+    pub fn call(&self, call: CallId) -> Option<&CallState> {
+        self.calls.get(call)
+    }
+
+    /// The call as the model wrote it.
+    pub fn tool_call(&self, call: CallId) -> Option<&crate::message::ToolCall> {
+        self.transcript.tool_call(call)
+    }
+
+    /// Calls of the last reply that have no answer yet.
+    pub fn unanswered(&self) -> Vec<CallId> {
+        self.calls.unanswered()
+    }
+
+    /// How often the model failed at the current turn.
+    pub fn faults(&self) -> u32 {
+        self.faults
+    }
+
+    /// The messages of the next request. Every call in them has exactly one result, whatever the log looks like.
+    pub fn messages(&self) -> Vec<Message> {
+        self.transcript.messages()
+    }
+
+    /// A hash that is equal for equal messages.
+    pub fn fingerprint(&self) -> Hash {
+        self.transcript.fingerprint()
+    }
+
+    /// What the agent said last.
+    pub fn last_text(&self) -> Text {
+        self.transcript.last_text()
+    }
+
+    /// The most that the next call of this purpose can cost, and the output that it may ask for.
+    pub fn worst_case(&self, meter: &Meter, purpose: Purpose) -> Result<Worst, Which> {
+        self.ledger.worst_case(meter, self.transcript.input_estimate(meter), purpose)
+    }
+
+    /// What can be lent now: all that is neither spent, reserved nor lent, without the session's own reserve.
+    pub fn lendable(&self, meter: &Meter) -> crate::grant::Budget {
+        self.ledger.lendable(meter, self.transcript.input_estimate(meter))
+    }
+}
+
+#[cfg(test)]
+mod tests;

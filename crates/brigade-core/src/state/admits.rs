@@ -1,0 +1,102 @@
+//! Which facts a runner may still append.
+
+use super::{CallProgress, Phase, Purpose, State};
+use crate::delegation::Status;
+use crate::event::{CallFault, Event};
+use crate::money::Amount;
+
+impl State {
+    /// Whether this fact may stand next in the log. A runner whose append met facts that it did not know folds those
+    /// and appends only what this still allows.
+    pub fn admits(&self, event: &Event) -> bool {
+        let running = self.phase == Phase::Running;
+        match event {
+            Event::Started { .. } => !running,
+            Event::Resumed { .. } => self.session.parent().is_none() || self.is_root_round(),
+            Event::Heard { .. } => self.phase != Phase::Fresh,
+            Event::Called { turn, attempt, purpose, reserved, .. } => {
+                running && self.admits_call(*turn, *attempt, *purpose, *reserved)
+            }
+            Event::Replied { turn, .. } => running && self.open.as_ref().is_some_and(|open| open.turn == *turn),
+            Event::CallFailed { turn, attempt, cause, .. } => {
+                let nothing_was_sent = *cause == CallFault::Unaffordable && self.open.is_none();
+                let answers_open =
+                    self.open.as_ref().is_some_and(|open| open.turn == *turn && open.attempt == *attempt);
+                running && (nothing_was_sent || answers_open)
+            }
+            Event::ToolStarted { call, .. } => {
+                let may_start = |progress: &CallProgress| {
+                    matches!(progress, CallProgress::New | CallProgress::Decided(_) | CallProgress::Started { .. })
+                };
+                running && self.stopping().is_none() && self.progress(*call).is_some_and(may_start)
+            }
+            Event::ToolEnded { call, .. } => running && self.progress(*call).is_some_and(may_be_answered),
+            Event::Delegated { call, child, grant, .. } => {
+                let loan = grant.budget.as_loan(&self.ledger.granted());
+                running
+                    && self.stopping().is_none()
+                    && self.progress(*call).is_some_and(|progress| *progress != CallProgress::Answered)
+                    && self.session.contains(child)
+                    && self.session != *child
+                    && !self.loans.contains_key(child)
+                    && self.ledger.can_commit(loan)
+            }
+            Event::Returned { child, .. } => self.loans.contains_key(child),
+            Event::Asked { call, .. } => {
+                running && self.stopping().is_none() && self.progress(*call) == Some(&CallProgress::New)
+            }
+            Event::Answered { call, .. } => running && self.progress(*call) == Some(&CallProgress::Asked),
+            Event::Said { call, .. } => {
+                running && self.progress(*call).is_some_and(|progress| *progress != CallProgress::Answered)
+            }
+            Event::LimitReached { .. } => running && self.limit.is_none() && self.cancelled.is_none(),
+            Event::Compacted { .. } => running && self.open.is_none() && self.calls.all_answered(),
+            Event::CancelAsked { .. } => running && self.cancelled.is_none(),
+            Event::Ended { outcome, .. } => running && self.admits_end(&outcome.status),
+        }
+    }
+
+    fn is_root_round(&self) -> bool {
+        self.round.as_ref().is_some_and(|round| round.parent.is_none())
+    }
+
+    fn progress(&self, call: crate::id::CallId) -> Option<&CallProgress> {
+        self.calls.get(call).map(|state| &state.progress)
+    }
+
+    fn admits_call(&self, turn: u32, attempt: u32, purpose: Purpose, reserved: Amount) -> bool {
+        let turns_left = self.limit_due().is_none();
+        let purpose_fits = match purpose {
+            Purpose::Turn | Purpose::Compaction => turns_left,
+            Purpose::Grace => !turns_left,
+            Purpose::Summary => true,
+        };
+        self.open.is_none()
+            && self.cancelled.is_none()
+            && self.calls.all_answered()
+            && purpose_fits
+            && (turn, attempt) == self.upcoming()
+            && self.ledger.can_commit(reserved)
+    }
+
+    fn admits_end(&self, status: &Status) -> bool {
+        let quiet = self.open.is_none() && self.loans.is_empty() && self.calls.all_answered();
+        let true_to_the_log = match status {
+            Status::Done => self.cancelled.is_none() && !self.has_unheard_words(),
+            Status::Cancelled { .. } => self.cancelled.is_some(),
+            Status::Incomplete { .. } => self.cancelled.is_none() && self.limit_due().is_some(),
+            Status::Failed { .. } => self.cancelled.is_none(),
+            Status::Lost { .. } | Status::Detached => true,
+        };
+        quiet && true_to_the_log
+    }
+}
+
+/// A call whose children have not all returned cannot be answered: their loans would be forgotten.
+fn may_be_answered(progress: &CallProgress) -> bool {
+    match progress {
+        CallProgress::Answered => false,
+        CallProgress::Delegated { out, .. } => *out == 0,
+        CallProgress::New | CallProgress::Asked | CallProgress::Decided(_) | CallProgress::Started { .. } => true,
+    }
+}

@@ -1,0 +1,135 @@
+//! The calls of the last reply and how far each of them is.
+
+use crate::event::{Answer, Effect};
+use crate::id::{CallId, Hash, SessionId};
+use crate::message::Reply;
+
+/// How far a call is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallProgress {
+    /// Nothing happened yet.
+    New,
+    /// A person is asked about it.
+    Asked,
+    /// The person answered.
+    Decided(Answer),
+    /// It may have run.
+    Started {
+        /// What running it twice would mean.
+        effect: Effect,
+        /// The content that an edit found.
+        before: Option<Hash>,
+        /// The content that an edit leaves.
+        after: Option<Hash>,
+    },
+    /// Children work for it.
+    Delegated {
+        /// All children of the call.
+        children: Vec<SessionId>,
+        /// How many of them have not returned.
+        out: u32,
+    },
+    /// It is answered.
+    Answered,
+}
+
+/// One call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallState {
+    /// Its id.
+    pub id: CallId,
+    /// How far it is.
+    pub progress: CallProgress,
+}
+
+/// The calls of one reply. Handing out and answering cost the same however many there are.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Calls {
+    turn: u32,
+    list: Vec<CallState>,
+    handed_out: usize,
+    answered: usize,
+}
+
+impl Calls {
+    pub(super) fn of(turn: u32, reply: &Reply) -> Calls {
+        let state = |index: usize| CallState {
+            id: CallId { turn, index: u32::try_from(index).unwrap_or(u32::MAX) },
+            progress: CallProgress::New,
+        };
+        Calls { turn, list: (0..reply.calls.len()).map(state).collect(), handed_out: 0, answered: 0 }
+    }
+
+    pub(super) fn get(&self, call: CallId) -> Option<&CallState> {
+        if call.turn == self.turn { self.list.get(call.index as usize) } else { None }
+    }
+
+    fn open_mut(&mut self, call: CallId) -> Option<&mut CallProgress> {
+        let state = if call.turn == self.turn { self.list.get_mut(call.index as usize) } else { None };
+        state.map(|state| &mut state.progress).filter(|progress| **progress != CallProgress::Answered)
+    }
+
+    pub(super) fn hand_out(&mut self) -> Vec<CallId> {
+        let fresh = self.list[self.handed_out..].iter();
+        let calls = fresh.filter(|call| call.progress != CallProgress::Answered).map(|call| call.id).collect();
+        self.handed_out = self.list.len();
+        calls
+    }
+
+    pub(super) fn all_answered(&self) -> bool {
+        self.answered == self.list.len()
+    }
+
+    pub(super) fn unanswered(&self) -> Vec<CallId> {
+        if self.all_answered() {
+            return Vec::new();
+        }
+        self.list.iter().filter(|call| call.progress != CallProgress::Answered).map(|call| call.id).collect()
+    }
+
+    pub(super) fn started(&mut self, call: CallId, effect: Effect, before: Option<Hash>, after: Option<Hash>) {
+        if let Some(progress) = self.open_mut(call) {
+            *progress = CallProgress::Started { effect, before, after };
+        }
+    }
+
+    pub(super) fn asked(&mut self, call: CallId) {
+        if let Some(progress) = self.open_mut(call) {
+            *progress = CallProgress::Asked;
+        }
+    }
+
+    pub(super) fn answered(&mut self, call: CallId, answer: &Answer) {
+        if let Some(progress) = self.open_mut(call)
+            && *progress == CallProgress::Asked
+        {
+            *progress = CallProgress::Decided(answer.clone());
+        }
+    }
+
+    pub(super) fn delegated(&mut self, call: CallId, child: &SessionId) {
+        if let Some(progress) = self.open_mut(call) {
+            match progress {
+                CallProgress::Delegated { children, out } => {
+                    children.push(child.clone());
+                    *out += 1;
+                }
+                _ => *progress = CallProgress::Delegated { children: vec![child.clone()], out: 1 },
+            }
+        }
+    }
+
+    pub(super) fn returned(&mut self, call: CallId) {
+        if let Some(CallProgress::Delegated { out, .. }) = self.open_mut(call) {
+            *out = out.saturating_sub(1);
+        }
+    }
+
+    /// Marks the call as answered; false where it is none of ours or was answered before.
+    pub(super) fn ended(&mut self, call: CallId) -> bool {
+        let Some(progress) = self.open_mut(call) else { return false };
+        *progress = CallProgress::Answered;
+        self.answered += 1;
+        true
+    }
+}

@@ -1,0 +1,155 @@
+//! The books of a round: spent + reserved + lent never exceed what was granted.
+
+use crate::delegation::Which;
+use crate::grant::{Budget, Limit};
+use crate::money::{Amount, Price, Spent};
+use crate::state::Purpose;
+
+/// The output that the grace call asks for, at most.
+pub(super) const GRACE_OUTPUT: u64 = 1024;
+/// The least output that makes a turn worth its input.
+pub(super) const LEAST_OUTPUT: u64 = 64;
+
+/// What a model call costs, as far as it is known beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meter {
+    /// The price of the model.
+    pub price: Price,
+    /// Bytes that every request carries: system prompt and tools.
+    pub fixed_bytes: u64,
+    /// The most output tokens that a turn asks for.
+    pub max_output: u64,
+}
+
+/// The most that a call can cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worst {
+    /// What has to be set aside.
+    pub amount: Amount,
+    /// The output that it may ask for, clamped to what is left.
+    pub max_output: u64,
+}
+
+/// The books of one round.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    granted: Budget,
+    spent: Spent,
+    reserved: Amount,
+    lent: Amount,
+}
+
+impl Ledger {
+    pub(super) fn new(granted: Budget) -> Ledger {
+        Ledger { granted, ..Ledger::default() }
+    }
+
+    /// What was granted.
+    pub fn granted(&self) -> Budget {
+        self.granted
+    }
+
+    /// What is gone, children that returned included.
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// What is set aside for the open call.
+    pub fn reserved(&self) -> Amount {
+        self.reserved
+    }
+
+    /// What children hold.
+    pub fn lent(&self) -> Amount {
+        self.lent
+    }
+
+    /// spent + reserved + lent.
+    pub fn committed(&self) -> Amount {
+        self.spent.amount().plus(self.reserved).plus(self.lent)
+    }
+
+    /// Whether `amount` can be committed on top.
+    pub fn can_commit(&self, amount: Amount) -> bool {
+        self.granted.fits(self.committed().plus(amount))
+    }
+
+    pub(super) fn reserve(&mut self, amount: Amount) {
+        self.reserved = amount;
+    }
+
+    /// Books what a call cost and frees its reserve. Says whether it cost more than was reserved.
+    pub(super) fn settle(&mut self, reserved: Amount, spent: Spent) -> bool {
+        self.reserved = self.reserved.minus(reserved);
+        self.spent = self.spent.plus(spent);
+        spent.overrun != Amount::default()
+    }
+
+    pub(super) fn lend(&mut self, amount: Amount) {
+        self.lent = self.lent.plus(amount);
+    }
+
+    pub(super) fn give_back(&mut self, loan: Amount, spent: Spent) {
+        self.lent = self.lent.minus(loan);
+        self.spent = self.spent.plus(spent);
+    }
+
+    fn free(&self) -> Budget {
+        self.granted.less(self.committed())
+    }
+
+    pub(super) fn lendable(&self, meter: &Meter, input: u64) -> Budget {
+        self.free().less(own_reserve(meter, input))
+    }
+
+    pub(super) fn worst_case(&self, meter: &Meter, input: u64, purpose: Purpose) -> Result<Worst, Which> {
+        let (free, wanted, least) = match purpose {
+            Purpose::Turn | Purpose::Compaction => {
+                (self.lendable(meter, input), meter.max_output, LEAST_OUTPUT.min(meter.max_output))
+            }
+            // The own reserve pays: even one word is better than none.
+            Purpose::Grace | Purpose::Summary => (self.free(), GRACE_OUTPUT.min(meter.max_output), 1),
+        };
+        let by_tokens = free.tokens.number().saturating_sub(input);
+        if by_tokens < least {
+            return Err(Which::Tokens);
+        }
+        let max_output = wanted.min(by_tokens).min(affordable_output(meter, free.usd, input));
+        if max_output < least {
+            return Err(Which::Usd);
+        }
+        let usd = meter.price.worst(input, max_output);
+        Ok(Worst { amount: Amount { tokens: input.saturating_add(max_output), usd, agents: 0 }, max_output })
+    }
+}
+
+/// What a session keeps for its last word: one call with its whole input.
+fn own_reserve(meter: &Meter, input: u64) -> Amount {
+    let output = GRACE_OUTPUT.min(meter.max_output);
+    Amount { tokens: input.saturating_add(output), usd: meter.price.worst(input, output), agents: 0 }
+}
+
+impl Meter {
+    /// The least that makes sense to lend to a child whose first request has this many bytes: its first call and
+    /// the reserve for its last word.
+    pub fn least_loan(&self, first_request_bytes: u64) -> Amount {
+        let input = self.fixed_bytes.saturating_add(first_request_bytes).div_ceil(2);
+        let reserve = own_reserve(self, input);
+        let output = LEAST_OUTPUT.min(self.max_output);
+        let first = Amount { tokens: input.saturating_add(output), usd: self.price.worst(input, output), agents: 0 };
+        reserve.plus(first)
+    }
+}
+
+fn affordable_output(meter: &Meter, usd: Limit, input: u64) -> u64 {
+    let Limit::AtMost(usd) = usd else { return u64::MAX };
+    let input_cost = meter.price.worst(input, 0);
+    if input_cost > usd {
+        return 0;
+    }
+    if meter.price.output == 0 {
+        return u64::MAX;
+    }
+    let millionths = u128::from(usd - input_cost).saturating_sub(1) * 1_000_000;
+    u64::try_from(millionths / u128::from(meter.price.output)).unwrap_or(u64::MAX)
+}

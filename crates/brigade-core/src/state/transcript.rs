@@ -1,0 +1,242 @@
+//! The conversation, as the next request carries it.
+
+use std::sync::Arc;
+
+use crate::delegation::{Delegation, Which};
+use crate::event::Speaker;
+use crate::id::{CallId, Hash};
+use crate::message::{CallResult, Message, Reply, ToolCall, ToolOutput};
+use crate::money::Usage;
+use crate::state::Meter;
+use crate::text::Text;
+
+#[derive(Debug, Clone)]
+enum Entry {
+    Words(Text),
+    Turn { turn: u32, reply: Arc<Reply>, outputs: Vec<Option<ToolOutput>> },
+}
+
+/// The conversation so far. Results belong to the turn that called for them, so that pairing cannot break.
+#[derive(Debug, Clone)]
+pub struct Transcript {
+    entries: Vec<Entry>,
+    last_turn: u32,
+    last_reply: Option<usize>,
+    unheard: u32,
+    /// Words that came while the model was answering: they stand after its reply.
+    held: Vec<Text>,
+    model_is_answering: bool,
+    reported: u64,
+    bytes_since: u64,
+    fingerprint: Hash,
+}
+
+impl Default for Transcript {
+    fn default() -> Transcript {
+        Transcript {
+            entries: Vec::new(),
+            last_turn: 0,
+            last_reply: None,
+            unheard: 0,
+            held: Vec::new(),
+            model_is_answering: false,
+            reported: 0,
+            bytes_since: 0,
+            fingerprint: Hash::of(b"transcript"),
+        }
+    }
+}
+
+/// What the model is told before its last word.
+pub fn grace_words(limit: Option<Which>) -> String {
+    let limit = limit.map_or("a".to_owned(), |which| format!("the {which}"));
+    format!(
+        "You have reached {limit} limit, and no more tools will run. Say now, in one reply: what you achieved, with \
+         the results so far, and what is left to do."
+    )
+}
+
+impl Transcript {
+    fn push_words(&mut self, text: Text) {
+        self.grow(text.len());
+        self.fingerprint = self.fingerprint.chain("words", &[text.as_str().as_bytes()]);
+        self.entries.push(Entry::Words(text));
+    }
+
+    fn grow(&mut self, bytes: usize) {
+        self.bytes_since = self.bytes_since.saturating_add(bytes as u64);
+    }
+
+    pub(super) fn task(&mut self, delegation: &Delegation) {
+        if delegation.task.is_empty() {
+            return;
+        }
+        let words = match &delegation.context {
+            Some(context) if !context.is_empty() => {
+                Text::from(format!("{}\n\nContext:\n{context}", delegation.task))
+            }
+            _ => delegation.task.clone(),
+        };
+        self.push_words(words);
+        self.unheard += 1;
+    }
+
+    pub(super) fn heard(&mut self, from: &Speaker, text: &Text) {
+        let words = match from {
+            Speaker::Person => text.clone(),
+            Speaker::Parent => Text::from(format!("Your caller says:\n{text}")),
+            Speaker::Child(child) => Text::from(format!("Sub-agent {child} says:\n{text}")),
+            Speaker::Runtime => Text::from(format!("Note from the runtime: {text}")),
+        };
+        self.unheard += 1;
+        if self.model_is_answering {
+            self.held.push(words);
+        } else {
+            self.push_words(words);
+        }
+    }
+
+    /// The model has answered, or never will.
+    pub(super) fn closed(&mut self) {
+        self.model_is_answering = false;
+        for words in std::mem::take(&mut self.held) {
+            self.push_words(words);
+        }
+    }
+
+    pub(super) fn instruct(&mut self, words: String) {
+        self.push_words(words.into());
+    }
+
+    pub(super) fn sent(&mut self) {
+        self.unheard = 0;
+        self.model_is_answering = true;
+    }
+
+    pub(super) fn unheard(&self) -> u32 {
+        self.unheard
+    }
+
+    pub(super) fn replied(&mut self, turn: u32, reply: &Reply, usage: Usage) {
+        let calls = reply.calls.len();
+        self.fingerprint = self.fingerprint.chain("reply", &[reply.text.as_str().as_bytes()]);
+        for call in &reply.calls {
+            let parts = [call.name.as_bytes(), call.arguments.as_str().as_bytes()];
+            self.fingerprint = self.fingerprint.chain("call", &parts);
+        }
+        self.last_reply = Some(self.entries.len());
+        self.entries.push(Entry::Turn { turn, reply: Arc::new(reply.clone()), outputs: vec![None; calls] });
+        self.last_turn = self.last_turn.max(turn);
+        if usage.total() > 0 {
+            self.reported = usage.total();
+            self.bytes_since = 0;
+        } else {
+            let bytes = reply.text.len() + reply.calls.iter().map(|call| call.arguments.len()).sum::<usize>();
+            self.grow(bytes);
+        }
+        self.closed();
+    }
+
+    pub(super) fn answered(&mut self, call: CallId, output: &ToolOutput) {
+        self.grow(output.text.len());
+        self.fingerprint = self.fingerprint.chain("output", &[output.text.as_str().as_bytes()]);
+        let Some(at) = self.last_reply else { return };
+        if let Some(Entry::Turn { turn, outputs, .. }) = self.entries.get_mut(at)
+            && *turn == call.turn
+            && let Some(slot) = outputs.get_mut(call.index as usize)
+        {
+            *slot = Some(output.clone());
+        }
+    }
+
+    /// Replaces all before the turn `keep_from` by a summary.
+    pub(super) fn compact(&mut self, summary: &Text, keep_from: u32) {
+        let first_kept = self.entries.iter().position(|entry| match entry {
+            Entry::Turn { turn, .. } => *turn >= keep_from,
+            Entry::Words(_) => false,
+        });
+        let kept = self.entries.split_off(first_kept.unwrap_or(self.entries.len()));
+        let words = Text::from(format!("Summary of the conversation before this point:\n{summary}"));
+        self.fingerprint = self.fingerprint.chain("compacted", &[words.as_str().as_bytes()]);
+        self.reported = 0;
+        self.bytes_since = words.len() as u64;
+        self.entries = vec![Entry::Words(words)];
+        self.entries.extend(kept);
+        self.last_reply = self.entries.iter().rposition(|entry| matches!(entry, Entry::Turn { .. }));
+        for entry in &self.entries[1..] {
+            self.bytes_since += match entry {
+                Entry::Words(text) => text.len() as u64,
+                Entry::Turn { reply, outputs, .. } => {
+                    let outputs: usize = outputs.iter().flatten().map(|output| output.text.len()).sum();
+                    (reply.text.len() + outputs) as u64
+                }
+            };
+        }
+    }
+
+    /// Whether the last word is the agent's own, with nothing asked of anyone.
+    pub(super) fn is_answered(&self) -> bool {
+        match (self.entries.last(), self.unheard) {
+            (Some(Entry::Turn { reply, .. }), 0) => reply.calls.is_empty(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn last_turn(&self) -> u32 {
+        self.last_turn
+    }
+
+    pub(super) fn last_text(&self) -> Text {
+        let spoken = self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Turn { reply, .. } if !reply.text.is_empty() => Some(reply.text.clone()),
+            _ => None,
+        });
+        spoken.unwrap_or_default()
+    }
+
+    pub(super) fn tool_call(&self, call: CallId) -> Option<&ToolCall> {
+        match self.entries.get(self.last_reply?)? {
+            Entry::Turn { turn, reply, .. } if *turn == call.turn => reply.calls.get(call.index as usize),
+            _ => None,
+        }
+    }
+
+    pub(super) fn fingerprint(&self) -> Hash {
+        self.fingerprint
+    }
+
+    /// Input tokens of the next request, at most: what was reported last and half a token for each byte since.
+    pub(super) fn input_estimate(&self, meter: &Meter) -> u64 {
+        let unreported = if self.reported == 0 { meter.fixed_bytes } else { 0 };
+        self.reported.saturating_add(self.bytes_since.saturating_add(unreported).div_ceil(2))
+    }
+
+    pub(super) fn messages(&self) -> Vec<Message> {
+        let mut messages = Vec::with_capacity(self.entries.len() + 1);
+        for entry in &self.entries {
+            match entry {
+                Entry::Words(text) => messages.push(Message::User(text.clone())),
+                Entry::Turn { turn, reply, outputs } => {
+                    messages.push(Message::Assistant(reply.clone()));
+                    if !reply.calls.is_empty() {
+                        messages.push(Message::Results(results(*turn, reply, outputs)));
+                    }
+                }
+            }
+        }
+        messages
+    }
+}
+
+/// One result for each call, in order. A call that the log does not answer gets an answer that says so.
+fn results(turn: u32, reply: &Reply, outputs: &[Option<ToolOutput>]) -> Vec<CallResult> {
+    let result = |(index, call): (usize, &ToolCall)| CallResult {
+        call: CallId { turn, index: u32::try_from(index).unwrap_or(u32::MAX) },
+        provider_id: call.provider_id.clone(),
+        name: call.name.clone(),
+        output: outputs.get(index).cloned().flatten().unwrap_or_else(|| {
+            ToolOutput::error("interrupted, outcome unknown: this call has no recorded result")
+        }),
+    };
+    reply.calls.iter().enumerate().map(result).collect()
+}

@@ -1,0 +1,92 @@
+//! Text of any length inside a fact of bounded size.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::Hash;
+
+/// Longer text is kept beside the fact, as a blob named by its hash.
+pub const INLINE_BYTES: usize = 8 * 1024;
+
+/// Text that a fact carries. Short text stands in the fact itself. A store moves longer text into a blob when it
+/// writes and puts it back when it reads, so that folding code only ever meets whole text.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Text {
+    /// The text itself.
+    Whole(Arc<str>),
+    /// Where the text is.
+    Blob {
+        /// The hash of the text.
+        blob: Hash,
+        /// Its length.
+        bytes: u64,
+    },
+}
+
+impl Text {
+    /// The text, or a note in its place where the blob is missing.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Text::Whole(text) => text,
+            Text::Blob { .. } => "(this text is missing from the store)",
+        }
+    }
+
+    /// The length in bytes, wherever the text is.
+    pub fn len(&self) -> usize {
+        match self {
+            Text::Whole(text) => text.len(),
+            Text::Blob { bytes, .. } => usize::try_from(*bytes).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Whether there is nothing to read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Default for Text {
+    fn default() -> Text {
+        Text::Whole(Arc::from(""))
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Text {
+        Text::Whole(text.into())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Text {
+        Text::Whole(text.into())
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// Cuts `text` to at most `limit` bytes on a character boundary.
+pub fn cut(text: &str, limit: usize) -> &str {
+    if text.len() <= limit {
+        return text;
+    }
+    let mut end = limit;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

@@ -1,0 +1,239 @@
+//! Projections of a tree's log: who worked for whom, what it cost, what was said. The terminal, JSON output, tests
+//! and later the browser all read these.
+
+use std::collections::BTreeMap;
+
+use crate::delegation::{Face, Outcome};
+use crate::event::{Event, Record};
+use crate::id::{CallId, Hash, SessionId};
+use crate::money::Spent;
+use crate::state::Purpose;
+
+/// What an agent is doing.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Doing {
+    /// It has been lent a grant and has not begun.
+    Waiting,
+    /// The model is answering.
+    Thinking,
+    /// A tool runs.
+    Tool(String),
+    /// Its children work.
+    Delegating,
+    /// It says its last word after a limit.
+    Finishing,
+    /// It is over.
+    Ended(Outcome),
+}
+
+/// One session in a tree.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// The session.
+    pub session: SessionId,
+    /// Who delegated.
+    pub parent: Option<SessionId>,
+    /// How deep.
+    pub depth: u32,
+    /// The family that the delegation came through.
+    pub face: Face,
+    /// The role, or the agent's id.
+    pub label: String,
+    /// What was asked.
+    pub task: String,
+    /// What it does now.
+    pub doing: Doing,
+    /// Model calls that were answered.
+    pub turns: u64,
+    /// What it used up by itself, without its children.
+    pub own: Spent,
+    /// Tool calls that were answered.
+    pub tool_calls: u64,
+    /// Tool calls that failed.
+    pub tool_errors: u64,
+    /// When it started and when it last changed, in UTC milliseconds.
+    pub started_at: u64,
+    /// When the last fact was written.
+    pub changed_at: u64,
+    /// The sessions that it delegated to, in order.
+    pub children: Vec<SessionId>,
+    calls: BTreeMap<CallId, String>,
+}
+
+impl Node {
+    /// How the session is called in lifecycle output: the face and eight digits that stand for its id.
+    pub fn key(&self) -> String {
+        key(self.face, &self.session)
+    }
+}
+
+/// How a session is called in lifecycle output.
+pub fn key(face: Face, session: &SessionId) -> String {
+    format!("{}:{}", face.name(), &Hash::of(session.as_str().as_bytes()).to_string()[..8])
+}
+
+/// Words that an agent sent to the person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// Who said it.
+    pub session: SessionId,
+    /// The role, as the runtime knows it.
+    pub role: String,
+    /// The words.
+    pub text: String,
+}
+
+/// A tree of sessions, as its log tells it.
+#[derive(Debug, Clone, Default)]
+pub struct Tree {
+    nodes: BTreeMap<SessionId, Node>,
+    said: Vec<Said>,
+}
+
+impl Tree {
+    /// Folds the records of a tree, in the order of the store.
+    pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Tree {
+        let mut tree = Tree::default();
+        for record in records {
+            tree.apply(record);
+        }
+        tree
+    }
+
+    /// All sessions by id.
+    pub fn nodes(&self) -> &BTreeMap<SessionId, Node> {
+        &self.nodes
+    }
+
+    /// One session.
+    pub fn node(&self, session: &SessionId) -> Option<&Node> {
+        self.nodes.get(session)
+    }
+
+    /// What was said to the person, in order.
+    pub fn said(&self) -> &[Said] {
+        &self.said
+    }
+
+    /// The sessions below and including `root`, depth first, in the order in which they were delegated.
+    pub fn walk(&self, root: &SessionId) -> Vec<&Node> {
+        let mut nodes = Vec::new();
+        let mut stack = vec![root];
+        while let Some(session) = stack.pop() {
+            if let Some(node) = self.nodes.get(session) {
+                nodes.push(node);
+                stack.extend(node.children.iter().rev());
+            }
+        }
+        nodes
+    }
+
+    /// What all sessions below and including `root` used up.
+    pub fn spent(&self, root: &SessionId) -> Spent {
+        self.walk(root).iter().fold(Spent::default(), |sum, node| sum.plus(node.own))
+    }
+
+    /// Takes one record into account.
+    pub fn apply(&mut self, record: &Record) {
+        match &record.event {
+            Event::Started { delegation, parent, depth, .. } => {
+                let label = delegation.role.clone().or_else(|| delegation.agent.clone());
+                let node = self.enter(&record.session, parent.clone(), *depth, record.at);
+                node.face = delegation.face;
+                node.label = label.unwrap_or_else(|| "lead".to_owned());
+                if !delegation.task.is_empty() {
+                    node.task = delegation.task.to_string();
+                }
+                node.doing = Doing::Thinking;
+            }
+            Event::Delegated { child, delegation, .. } => {
+                let depth = self.nodes.get(&record.session).map_or(0, |node| node.depth) + 1;
+                let is_new = !self.nodes.contains_key(child);
+                let label = delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap_or_default();
+                let node = self.enter(child, Some(record.session.clone()), depth, record.at);
+                node.face = delegation.face;
+                node.label = label;
+                node.task = delegation.task.to_string();
+                if let Some(parent) = self.nodes.get_mut(&record.session) {
+                    if is_new {
+                        parent.children.push(child.clone());
+                    }
+                    parent.own.agents += 1;
+                    parent.doing = Doing::Delegating;
+                }
+            }
+            event => {
+                let label = self.nodes.get(&record.session).map(|node| node.label.clone()).unwrap_or_default();
+                if let Event::Said { text, .. } = event {
+                    self.said.push(Said { session: record.session.clone(), role: label, text: text.to_string() });
+                }
+                if let Some(node) = self.nodes.get_mut(&record.session) {
+                    node.changed_at = record.at;
+                    node.apply(event);
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, session: &SessionId, parent: Option<SessionId>, depth: u32, at: u64) -> &mut Node {
+        self.nodes.entry(session.clone()).or_insert_with(|| Node {
+            session: session.clone(),
+            parent,
+            depth,
+            face: Face::Run,
+            label: String::new(),
+            task: String::new(),
+            doing: Doing::Waiting,
+            turns: 0,
+            own: Spent::default(),
+            tool_calls: 0,
+            tool_errors: 0,
+            started_at: at,
+            changed_at: at,
+            children: Vec::new(),
+            calls: BTreeMap::new(),
+        })
+    }
+}
+
+impl Node {
+    fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Called { purpose, .. } => {
+                self.doing = if *purpose == Purpose::Grace { Doing::Finishing } else { Doing::Thinking };
+            }
+            Event::Replied { turn, reply, spent } => {
+                self.turns += 1;
+                self.own = self.own.plus(*spent);
+                self.calls.clear();
+                for (index, call) in (0..).zip(&reply.calls) {
+                    self.calls.insert(CallId { turn: *turn, index }, call.name.clone());
+                }
+                if let Some(call) = reply.calls.first() {
+                    self.doing = Doing::Tool(call.name.clone());
+                }
+            }
+            Event::CallFailed { spent, .. } => self.own = self.own.plus(*spent),
+            Event::ToolStarted { call, .. } => {
+                self.doing = Doing::Tool(self.calls.get(call).cloned().unwrap_or_default());
+            }
+            Event::ToolEnded { call, output } => {
+                self.calls.remove(call);
+                self.tool_calls += 1;
+                self.tool_errors += u64::from(output.is_error());
+            }
+            Event::Ended { outcome, .. } => self.doing = Doing::Ended(outcome.clone()),
+            Event::Started { .. }
+            | Event::Delegated { .. }
+            | Event::Returned { .. }
+            | Event::Resumed { .. }
+            | Event::Heard { .. }
+            | Event::Asked { .. }
+            | Event::Answered { .. }
+            | Event::Said { .. }
+            | Event::LimitReached { .. }
+            | Event::Compacted { .. }
+            | Event::CancelAsked { .. } => {}
+        }
+    }
+}

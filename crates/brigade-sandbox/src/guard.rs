@@ -1,0 +1,247 @@
+//! The guard process: runs one job, ends every descendant, reports.
+
+use std::io::{self, PipeReader, Read};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, Rlimit, WaitStatus, getpid, getrlimit};
+use rustix::stdio::{stdin, stdout};
+
+use crate::os;
+use crate::output::BoundedOutput;
+use crate::processes::Children;
+use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report};
+use crate::{End, ResourceLimits};
+
+/// How often the guard looks for orphans to reap while nothing else happens.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How often it looks for the end of the main process where the system cannot tell it.
+const TICK_WITHOUT_PIDFD: Duration = Duration::from_millis(10);
+
+/// Entry point of the guard process. Returns its exit code.
+///
+/// Call it first thing on the main thread, before any other thread is started: the command dies with the thread
+/// that started it. It expects the job on standard input and reports on standard output, as
+/// [`run`](crate::run) sets it up. Nothing is run unless the whole job arrived from a runner that still lives.
+pub fn guard_main() -> i32 {
+    // While the guard waits for its job, signals keep their default: it may simply die, nothing is running.
+    let Ok(job) = receive() else { return EXIT_NO_JOB };
+    os::catch_end_signals();
+    let (report, output) = match become_guard().and_then(|()| runner_lives()) {
+        Ok(true) if !os::end_asked() => execute(&job),
+        Ok(_) => return EXIT_NO_JOB,
+        Err(error) => (Report::CannotRun { reason: format!("cannot set up the guard: {error}") }, Vec::new()),
+    };
+    // A runner that is gone does not read the report. That changes nothing for the guard, its work is done.
+    let sent = protocol::frame(&report).and_then(|frame| send(&frame)).and_then(|()| send(&output));
+    i32::from(sent.is_err())
+}
+
+fn receive() -> io::Result<JobMessage> {
+    send(&[READY])?;
+    let mut prefix = [0; 4];
+    receive_exactly(&mut prefix)?;
+    let mut body = vec![0; protocol::body_length(prefix)?];
+    receive_exactly(&mut body)?;
+    protocol::parse(&body)
+}
+
+fn receive_exactly(mut buffer: &mut [u8]) -> io::Result<()> {
+    while !buffer.is_empty() {
+        match rustix::io::read(stdin(), &mut *buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => buffer = &mut buffer[count..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn send(mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(stdout(), bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Orphans below this process become its children, and the command may not look into it: it could otherwise
+/// write a report of its own into the pipe.
+#[cfg(target_os = "linux")]
+fn become_guard() -> io::Result<()> {
+    rustix::process::set_child_subreaper(Some(getpid()))?;
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn become_guard() -> io::Result<()> {
+    Ok(())
+}
+
+/// A runner that sent its job and died right after is known by the closed pipe.
+fn runner_lives() -> io::Result<bool> {
+    let input = stdin();
+    let mut watched = [PollFd::new(&input, PollFlags::IN)];
+    Ok(poll(&mut watched, Some(&Timespec::default()))? == 0)
+}
+
+fn execute(job: &JobMessage) -> (Report, Vec<u8>) {
+    // The guard goes there itself, because a failed start would not tell a missing directory from a missing
+    // shell. The command inherits it.
+    if let Err(error) = std::env::set_current_dir(job.directory()) {
+        return (Report::Directory { reason: error.to_string() }, Vec::new());
+    }
+    let started = Instant::now();
+    match start(job) {
+        Ok((main, pipe)) => {
+            let (end, output) = Watch::new(main, pipe, job, started).run();
+            let (output, dropped_bytes) = output.finish();
+            let duration = started.elapsed();
+            (Report::Finished { end, dropped_bytes, duration, output_bytes: output.len() }, output)
+        }
+        Err(error) => (Report::CannotRun { reason: error.to_string() }, Vec::new()),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the guard is what starts commands")]
+fn start(job: &JobMessage) -> io::Result<(Pid, PipeReader)> {
+    let (reader, writer) = io::pipe()?;
+    rustix::io::ioctl_fionbio(&reader, true)?;
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(&job.command);
+    command.env_clear().envs(job.environment.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    os::confine(&mut command, getpid(), resource_limits(&job.limits));
+    // The handle is dropped without a wait because `Children` reaps every child, this one included.
+    let child = command.spawn()?;
+    let main =
+        Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("the command has no number"))?;
+    Ok((main, reader))
+}
+
+/// The limits to set, none above what this process may grant.
+fn resource_limits(limits: &ResourceLimits) -> Vec<(Resource, Rlimit)> {
+    let wanted = [
+        (Resource::As, limits.memory_bytes),
+        (Resource::Cpu, limits.cpu_seconds),
+        (Resource::Fsize, limits.file_bytes),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Nproc, limits.processes),
+        (Resource::Core, Some(0)),
+    ];
+    let mut granted = Vec::new();
+    for (resource, wanted) in wanted {
+        let Some(wanted) = wanted else { continue };
+        let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let current = wanted.min(most);
+        // One second more of processor time as hard limit lets the softer SIGXCPU come first, which names
+        // the cause.
+        let extra = u64::from(matches!(resource, Resource::Cpu));
+        let maximum = current.saturating_add(extra).min(most);
+        granted.push((resource, Rlimit { current: Some(current), maximum: Some(maximum) }));
+    }
+    granted
+}
+
+/// A running command and all that can end it.
+struct Watch {
+    children: Children,
+    exit: Option<OwnedFd>,
+    pipe: Option<PipeReader>,
+    output: BoundedOutput,
+    deadline: Option<Instant>,
+    buffer: Vec<u8>,
+}
+
+impl Watch {
+    fn new(main: Pid, pipe: PipeReader, job: &JobMessage, started: Instant) -> Self {
+        Self {
+            children: Children::new(main),
+            exit: watch_exit(main),
+            pipe: Some(pipe),
+            output: BoundedOutput::new(job.output_limit),
+            // A limit so long that the clock cannot hold it is no limit.
+            deadline: started.checked_add(job.time_limit),
+            buffer: vec![0; 64 << 10],
+        }
+    }
+
+    fn run(mut self) -> (End, BoundedOutput) {
+        let end = loop {
+            if let Some(status) = self.children.poll() {
+                break end_of(status);
+            }
+            if os::end_asked() || self.wait_for_event() {
+                break End::Cancelled;
+            }
+            if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break End::TimedOut;
+            }
+            self.read_output();
+        };
+        self.children.end_all();
+        // Nobody writes any more, so this is what is left in the pipe. The bound is for the odd case that the
+        // command handed its end of the pipe to a process that is none of its descendants.
+        for _ in 0..1024 {
+            if !self.read_output() {
+                break;
+            }
+        }
+        (end, self.output)
+    }
+
+    /// Sleeps until something happens, and says whether it was the end of the runner.
+    fn wait_for_event(&self) -> bool {
+        let input: BorrowedFd<'_> = stdin();
+        let mut watched = vec![PollFd::new(&input, PollFlags::IN)];
+        watched.extend(self.pipe.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        watched.extend(self.exit.as_ref().map(|exit| PollFd::new(exit, PollFlags::IN)));
+        let tick = if self.exit.is_some() { TICK } else { TICK_WITHOUT_PIDFD };
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let timeout = Timespec::try_from(left.unwrap_or(tick).min(tick)).unwrap_or_default();
+        // The runner sends nothing after its job, so anything on this pipe is its end. An interrupted call is
+        // repeated by the loop of the caller.
+        poll(&mut watched, Some(&timeout)).is_ok() && !watched[0].revents().is_empty()
+    }
+
+    /// Reads what is there, one buffer at a time so that endless output cannot keep the guard from its clock.
+    /// Says whether there may be more.
+    fn read_output(&mut self) -> bool {
+        let Some(pipe) = &mut self.pipe else { return false };
+        match pipe.read(&mut self.buffer) {
+            Ok(count) if count > 0 => self.output.push(&self.buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            // The command closed its output. It may go on without, but an ended pipe would always be ready.
+            _ => self.pipe = None,
+        }
+        self.pipe.is_some()
+    }
+}
+
+/// A descriptor that becomes readable when the process ends, where the system has such a thing.
+#[cfg(target_os = "linux")]
+fn watch_exit(main: Pid) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(main, rustix::process::PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn watch_exit(_main: Pid) -> Option<OwnedFd> {
+    None
+}
+
+fn end_of(status: WaitStatus) -> End {
+    match status.terminating_signal() {
+        Some(signal) => End::Signalled(signal),
+        None => End::Exited(status.exit_status().unwrap_or(-1)),
+    }
+}

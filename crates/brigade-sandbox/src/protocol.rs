@@ -1,0 +1,92 @@
+//! The language between runner and guard: a ready byte, a job, a report.
+//!
+//! Job and report are a length in four bytes, little end first, and as many bytes of JSON. The bytes of the
+//! output follow the report as they are, because JSON would make them several times as long.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{End, Job, ResourceLimits};
+
+/// The guard's first byte: it is in the process table under its mark and waits for the job.
+pub(crate) const READY: u8 = b'R';
+
+/// The guard's exit code when no whole job arrived and so nothing was run.
+pub(crate) const EXIT_NO_JOB: i32 = 3;
+
+/// No job or report header is longer; a longer length is noise from a program that is no guard.
+pub(crate) const LONGEST: usize = 64 << 20;
+
+/// A job as it travels. Paths are bytes because not every path is UTF-8.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct JobMessage {
+    pub(crate) command: String,
+    directory: Vec<u8>,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) time_limit: Duration,
+    pub(crate) output_limit: usize,
+    pub(crate) limits: ResourceLimits,
+}
+
+impl From<&Job> for JobMessage {
+    fn from(job: &Job) -> Self {
+        Self {
+            command: job.command.clone(),
+            directory: job.directory.as_os_str().as_bytes().to_vec(),
+            environment: job.environment.clone(),
+            time_limit: job.time_limit,
+            output_limit: job.output_limit,
+            limits: job.limits,
+        }
+    }
+}
+
+impl JobMessage {
+    pub(crate) fn directory(&self) -> PathBuf {
+        PathBuf::from(OsString::from_vec(self.directory.clone()))
+    }
+}
+
+/// What the guard says at the end.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// The command ran and all its processes are gone; `output_bytes` bytes of output follow.
+    Finished { end: End, dropped_bytes: u64, duration: Duration, output_bytes: usize },
+    /// The working directory cannot be used.
+    Directory { reason: String },
+    /// The command could not be started.
+    CannotRun { reason: String },
+}
+
+/// Puts the length before the JSON.
+pub(crate) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let body = serde_json::to_vec(message)?;
+    if body.len() > LONGEST {
+        let text = format!("the message has {} bytes, the most is {LONGEST}", body.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let mut frame = (body.len() as u32).to_le_bytes().to_vec();
+    frame.extend(body);
+    Ok(frame)
+}
+
+/// The length that the first four bytes of a frame announce.
+pub(crate) fn body_length(prefix: [u8; 4]) -> io::Result<usize> {
+    let length = u32::from_le_bytes(prefix) as usize;
+    if length > LONGEST {
+        let text = format!("a length of {length} bytes was announced, the most is {LONGEST}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(length)
+}
+
+/// Reads the JSON of a frame.
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
+    Ok(serde_json::from_slice(body)?)
+}

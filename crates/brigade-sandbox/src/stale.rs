@@ -1,0 +1,141 @@
+//! Ending guards from outside: those of an earlier runner, and one that does not answer.
+
+use std::time::Duration;
+
+use crate::GuardError;
+use crate::job::check_mark;
+
+/// Ends guards of an earlier runner that are still alive, with all of their descendants.
+///
+/// A guard is known by the mark as the last argument of its command line, and by being the leader of its
+/// session. It is asked first, because it can end its descendants best; if it does not, they are killed from
+/// here, and then the guard. Answers how many guards were found once all is gone, or
+/// [`GuardError::StillAlive`] when `limit` is over. Blocks the thread.
+///
+/// On systems other than Linux, where the process table cannot be walked, it finds nothing.
+pub fn end_stale(mark: &str, limit: Duration) -> Result<usize, GuardError> {
+    check_mark(mark)?;
+    imp::end_stale(mark, limit)
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use imp::Hunt;
+
+#[cfg(target_os = "linux")]
+mod imp {
+    use std::collections::HashSet;
+    use std::time::{Duration, Instant};
+    use std::{fs, io};
+
+    use rustix::process::{Signal, getpid};
+
+    use crate::GuardError;
+    use crate::processes::{Process, Table, kill_groups, signal};
+
+    /// How long a guard that was asked may take before its tree is killed from outside.
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    pub(crate) fn end_stale(mark: &str, limit: Duration) -> Result<usize, GuardError> {
+        let failed = |source| GuardError::ProcessTable { mark: mark.to_owned(), source };
+        let mut hunt = Hunt::by_mark(mark).map_err(failed)?;
+        hunt.ask();
+        let begun = Instant::now();
+        loop {
+            let force = begun.elapsed() >= PATIENCE.min(limit / 2);
+            let alive = hunt.pass(force).map_err(failed)?;
+            if alive == 0 {
+                return Ok(hunt.guards.len());
+            }
+            if begun.elapsed() >= limit {
+                return Err(GuardError::StillAlive { mark: mark.to_owned(), count: alive, limit });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A number alone does not name a process for good, the time of its start together with it does.
+    type Identity = (i32, u64);
+
+    /// Guards that are to end, and every descendant of theirs that was ever seen.
+    pub(crate) struct Hunt {
+        guards: HashSet<Identity>,
+        descendants: HashSet<Identity>,
+    }
+
+    impl Hunt {
+        pub(crate) fn by_mark(mark: &str) -> io::Result<Self> {
+            let own = getpid().as_raw_nonzero().get();
+            let is_guard = |process: &&Process| {
+                process.session == process.pid && process.pid != own && carries(process.pid, mark)
+            };
+            let guards = Table::read()?.iter().filter(is_guard).map(identity).collect();
+            Ok(Self { guards, descendants: HashSet::new() })
+        }
+
+        pub(crate) fn by_number(pid: i32) -> io::Result<Self> {
+            let guards = Table::read()?.get(pid).map(identity).into_iter().collect();
+            Ok(Self { guards, descendants: HashSet::new() })
+        }
+
+        /// Asks the guards to end their descendants and themselves, and wakes those that are stopped.
+        pub(crate) fn ask(&self) {
+            for (pid, _) in &self.guards {
+                signal(*pid, Signal::TERM);
+                signal(*pid, Signal::CONT);
+            }
+        }
+
+        /// Looks once who is left and says how many; with `force`, kills them.
+        ///
+        /// Guards are killed last, because an orphan without its guard could not be found any more.
+        pub(crate) fn pass(&mut self, force: bool) -> io::Result<usize> {
+            let table = Table::read()?;
+            let mut found = Vec::new();
+            for (guard, _) in living(&self.guards, &table) {
+                let below = table.descendants(guard);
+                if force {
+                    kill_groups(below.iter().map(|process| process.group), guard);
+                }
+                found.extend(below);
+            }
+            self.descendants.extend(found.iter().map(identity));
+            let guards = living(&self.guards, &table);
+            let descendants = living(&self.descendants, &table);
+            if force {
+                let victims = if descendants.is_empty() { &guards } else { &descendants };
+                victims.iter().for_each(|(pid, _)| signal(*pid, Signal::KILL));
+            }
+            Ok(guards.len() + descendants.len())
+        }
+    }
+
+    fn identity(process: &Process) -> Identity {
+        (process.pid, process.started)
+    }
+
+    fn living(wanted: &HashSet<Identity>, table: &Table) -> Vec<Identity> {
+        let lives = |(pid, started): &&Identity| {
+            table.get(*pid).is_some_and(|process| process.started == *started && !process.dead)
+        };
+        wanted.iter().filter(lives).copied().collect()
+    }
+
+    /// Whether the last argument of a process, after at least its program, is the mark.
+    fn carries(pid: i32, mark: &str) -> bool {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let Some(arguments) = line.strip_suffix(b"\0") else { return false };
+        let mut arguments = arguments.rsplit(|byte| *byte == 0);
+        arguments.next() == Some(mark.as_bytes()) && arguments.next().is_some()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use std::time::Duration;
+
+    use crate::GuardError;
+
+    pub(crate) fn end_stale(_mark: &str, _limit: Duration) -> Result<usize, GuardError> {
+        Ok(0)
+    }
+}

@@ -1,0 +1,11 @@
+//! Real processes under a real guard.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests start processes and may fail loudly"
+)]
+
+mod ends;
+mod life;
+mod stale;
+mod support;

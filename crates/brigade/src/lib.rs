@@ -1,0 +1,43 @@
+//! A runtime for agents that delegate.
+//!
+//! A lead agent splits a task, hands the parts to specialists and puts the results together. Each agent is a session
+//! with its own prompt, tools, budget and depth limit; each session is an append-only log in a [`Store`]. Budgets are
+//! reserved before they are spent, a child never holds more than its parent lent it, and a tree that was killed at any
+//! moment goes on from its last fact.
+//!
+//! ```
+//! use brigade::model::script::Script;
+//! use brigade::{Models, Runtime, Settings, Task, Workspace};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let script = Script::parse("[[reply]]\ntext = 'Four.'")?;
+//! let folder = std::env::temp_dir();
+//! let settings = Settings::new("script", Workspace::open(&folder)?);
+//! let runtime = Runtime::in_memory(settings, Models::default().with("script", script));
+//! let ending = runtime.start(Task::new("What is two and two?")).await?.ending().await?;
+//! assert_eq!(ending.outcome.text.as_str(), "Four.");
+//! # Ok(()) }
+//! ```
+//!
+//! The library never prints and reads neither the environment nor the home folder.
+
+mod clock;
+pub mod lifecycle;
+pub mod live;
+pub mod model;
+mod runtime;
+mod session;
+mod settings;
+mod slots;
+pub mod store;
+pub mod tool;
+mod tree;
+
+pub use brigade_core as core;
+pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult};
+pub use live::{Live, Watch};
+pub use model::{Model, Models};
+pub use runtime::{Ending, More, Run, RunError, Runtime, Task};
+pub use settings::{Limits, Settings};
+pub use store::{Store, StoreError};
+pub use tool::{Tool, ToolContext, Toolbox, Workspace};

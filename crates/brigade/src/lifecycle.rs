@@ -1,0 +1,230 @@
+//! What sub-agents do, as six kinds of events in a fixed order: start, then deltas and tool calls, then exactly one
+//! of complete and error.
+
+use std::collections::{HashMap, HashSet};
+
+use brigade_core::delegation::Status;
+use brigade_core::view::key;
+use brigade_core::{CallId, Event, Face, Record, SessionId, ToolCall, ToolOutput};
+
+use crate::live::Live;
+
+/// Who a sub-agent is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubagentInfo {
+    /// Its key in this run.
+    pub id: String,
+    /// Its role or title.
+    pub description: String,
+    /// How it was called: the name of the face.
+    pub mode: String,
+}
+
+/// What a sub-agent brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubagentResult {
+    /// Its final text.
+    pub text: String,
+    /// Its model calls.
+    pub turns: u64,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+/// Something that a sub-agent did.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lifecycle {
+    /// It begins.
+    Start(SubagentInfo),
+    /// It says something; provisional.
+    StreamDelta {
+        /// The sub-agent.
+        id: String,
+        /// What it says.
+        text: String,
+    },
+    /// It calls a tool.
+    ToolCallStart {
+        /// The sub-agent.
+        id: String,
+        /// The call, as its model wrote it.
+        call: ToolCall,
+    },
+    /// The tool answered.
+    ToolCallEnd {
+        /// The sub-agent.
+        id: String,
+        /// What it answered.
+        result: ToolOutput,
+    },
+    /// It is done, or did what its limits allowed.
+    Complete {
+        /// The sub-agent.
+        id: String,
+        /// What it brought.
+        result: SubagentResult,
+    },
+    /// It failed or was stopped.
+    Error {
+        /// The sub-agent.
+        id: String,
+        /// Why.
+        error: String,
+    },
+}
+
+struct Subagent {
+    id: String,
+    started_at: u64,
+    turns: u64,
+    calls: HashMap<CallId, ToolCall>,
+    started: HashSet<CallId>,
+}
+
+/// Derives lifecycle events from what can be watched.
+#[derive(Default)]
+pub struct Observer {
+    subagents: HashMap<SessionId, Subagent>,
+}
+
+impl Observer {
+    /// Nothing seen yet.
+    pub fn new() -> Observer {
+        Observer::default()
+    }
+
+    /// Takes one thing that happened and says what it means.
+    pub fn observe(&mut self, live: &Live) -> Vec<Lifecycle> {
+        match live {
+            Live::Fact(record) => self.fact(record),
+            Live::Delta { session, text, .. } => match self.subagents.get(session) {
+                Some(subagent) => {
+                    vec![Lifecycle::StreamDelta { id: subagent.id.clone(), text: text.to_string() }]
+                }
+                None => Vec::new(),
+            },
+            Live::Discarded { .. } => Vec::new(),
+        }
+    }
+
+    fn fact(&mut self, record: &Record) -> Vec<Lifecycle> {
+        if let Event::Started { delegation, parent: Some(_), .. } = &record.event {
+            if delegation.face == Face::Run {
+                return Vec::new();
+            }
+            let id = key(delegation.face, &record.session);
+            let description = delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap_or_default();
+            let subagent = Subagent {
+                id: id.clone(),
+                started_at: record.at,
+                turns: 0,
+                calls: HashMap::new(),
+                started: HashSet::new(),
+            };
+            self.subagents.insert(record.session.clone(), subagent);
+            return vec![Lifecycle::Start(SubagentInfo { id, description, mode: delegation.face.name().to_owned() })];
+        }
+        if let Event::Ended { outcome, .. } = &record.event {
+            let Some(subagent) = self.subagents.remove(&record.session) else { return Vec::new() };
+            return vec![subagent.end(&outcome.status, outcome.text.to_string(), record.at)];
+        }
+        match self.subagents.get_mut(&record.session) {
+            Some(subagent) => subagent.fact(&record.event),
+            None => Vec::new(),
+        }
+    }
+}
+
+impl Subagent {
+    fn fact(&mut self, event: &Event) -> Vec<Lifecycle> {
+        match event {
+            Event::Replied { turn, reply, .. } => {
+                self.turns += 1;
+                self.calls.clear();
+                self.started.clear();
+                for (index, call) in (0..).zip(&reply.calls) {
+                    self.calls.insert(CallId { turn: *turn, index }, call.clone());
+                }
+                Vec::new()
+            }
+            Event::ToolStarted { call, .. } | Event::Delegated { call, .. } | Event::Said { call, .. } => {
+                self.start(*call).into_iter().collect()
+            }
+            Event::ToolEnded { call, output } => {
+                let mut events: Vec<Lifecycle> = self.start(*call).into_iter().collect();
+                events.push(Lifecycle::ToolCallEnd { id: self.id.clone(), result: output.clone() });
+                events
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A call starts once, even where it is refused before it runs or run again after a crash.
+    fn start(&mut self, call: CallId) -> Option<Lifecycle> {
+        let written = self.calls.get(&call)?.clone();
+        self.started.insert(call).then(|| Lifecycle::ToolCallStart { id: self.id.clone(), call: written })
+    }
+
+    fn end(self, status: &Status, text: String, at: u64) -> Lifecycle {
+        let error = match status {
+            Status::Done | Status::Incomplete { .. } | Status::Detached => {
+                let duration_ms = at.saturating_sub(self.started_at);
+                let result = SubagentResult { text, turns: self.turns, duration_ms };
+                return Lifecycle::Complete { id: self.id, result };
+            }
+            Status::Failed { cause } | Status::Lost { cause } => cause.clone(),
+            Status::Cancelled { by } => format!("cancelled by {by}"),
+        };
+        Lifecycle::Error { id: self.id, error }
+    }
+}
+
+/// A closure for each kind of event; those that are absent are not called.
+#[derive(Default)]
+#[expect(missing_docs, reason = "each is named after the event that it is called with")]
+pub struct SubagentCallbacks {
+    pub on_start: Option<Box<dyn FnMut(&SubagentInfo) + Send>>,
+    pub on_stream_delta: Option<Box<dyn FnMut(&str, &str) + Send>>,
+    pub on_tool_call_start: Option<Box<dyn FnMut(&str, &ToolCall) + Send>>,
+    pub on_tool_call_end: Option<Box<dyn FnMut(&str, &ToolOutput) + Send>>,
+    pub on_complete: Option<Box<dyn FnMut(&str, &SubagentResult) + Send>>,
+    pub on_error: Option<Box<dyn FnMut(&str, &str) + Send>>,
+}
+
+impl SubagentCallbacks {
+    /// Calls the closure for an event.
+    pub fn call(&mut self, event: &Lifecycle) {
+        match event {
+            Lifecycle::Start(info) => {
+                if let Some(call) = &mut self.on_start {
+                    call(info);
+                }
+            }
+            Lifecycle::StreamDelta { id, text } => {
+                if let Some(call) = &mut self.on_stream_delta {
+                    call(id, text);
+                }
+            }
+            Lifecycle::ToolCallStart { id, call: written } => {
+                if let Some(call) = &mut self.on_tool_call_start {
+                    call(id, written);
+                }
+            }
+            Lifecycle::ToolCallEnd { id, result } => {
+                if let Some(call) = &mut self.on_tool_call_end {
+                    call(id, result);
+                }
+            }
+            Lifecycle::Complete { id, result } => {
+                if let Some(call) = &mut self.on_complete {
+                    call(id, result);
+                }
+            }
+            Lifecycle::Error { id, error } => {
+                if let Some(call) = &mut self.on_error {
+                    call(id, error);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Models: whatever answers a request.
+
+pub mod script;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use brigade_core::message::Stop;
+use brigade_core::{Message, Price, Purpose, Reply, SessionId, Text, ToolCall, ToolSpec, Usage};
+use futures::stream::BoxStream;
+
+/// What a model is asked.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The session that asks.
+    pub session: SessionId,
+    /// The id of its agent.
+    pub agent: String,
+    /// The role that it plays, where it has one.
+    pub role: Option<String>,
+    /// The turn, over all rounds of the session.
+    pub turn: u32,
+    /// The attempt at this turn.
+    pub attempt: u32,
+    /// What the call is for.
+    pub purpose: Purpose,
+    /// The model, as its provider names it.
+    pub model: String,
+    /// The system prompt.
+    pub system: Arc<str>,
+    /// The tools on offer.
+    pub tools: Arc<[ToolSpec]>,
+    /// The conversation.
+    pub messages: Vec<Message>,
+    /// The most output tokens that were paid for.
+    pub max_tokens: u64,
+}
+
+/// A piece of a streamed reply.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Chunk {
+    /// More text.
+    Text(String),
+    /// A tool call begins.
+    Call {
+        /// The tool.
+        name: String,
+        /// The provider's id of the call.
+        provider_id: Option<String>,
+    },
+    /// More of the arguments of the call that began last.
+    Arguments(String),
+    /// A block that the provider wants back unchanged.
+    Opaque(String),
+    /// Tokens so far; the last one counts.
+    Usage(Usage),
+    /// The terminal event. Without it there is no reply.
+    Done(Stop),
+}
+
+/// Why there is no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// It may work when asked again.
+    #[error("{0}")]
+    Transient(String),
+    /// Asking again would not help.
+    #[error("{0}")]
+    Fatal(String),
+}
+
+/// Something that answers requests.
+///
+/// # Contract
+///
+/// * The stream ends after [`Chunk::Done`] or an error. A stream that ends without either was cut.
+/// * Dropping the stream ends the request.
+/// * An error never carries a key or a whole request.
+pub trait Model: Send + Sync + 'static {
+    /// Answers one request.
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>>;
+
+    /// What tokens cost, where it is known.
+    fn price(&self, model: &str) -> Option<Price>;
+}
+
+/// Models by the name of their provider. `provider/model` names one.
+#[derive(Clone, Default)]
+pub struct Models {
+    providers: BTreeMap<String, Arc<dyn Model>>,
+    finder: Option<Arc<Finder>>,
+}
+
+/// Finds a model by its whole name where no provider has it; `None` where the name means nothing to it.
+type Finder = dyn Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync;
+
+/// A name that leads to no model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownModel {
+    /// No provider has it.
+    #[error("there is no model '{name}': expected provider/model with a provider out of: {known}")]
+    Name {
+        /// The name.
+        name: String,
+        /// The providers there are.
+        known: String,
+    },
+    /// It was found and cannot be used.
+    #[error("the model '{name}' cannot be used: {cause}")]
+    Unusable {
+        /// The name.
+        name: String,
+        /// Why.
+        cause: String,
+    },
+}
+
+/// A model that a session uses: the provider and the name that it knows.
+#[derive(Clone)]
+pub struct ChosenModel {
+    /// Who answers.
+    pub provider: Arc<dyn Model>,
+    /// What the provider calls it.
+    pub name: String,
+}
+
+impl Models {
+    /// Adds a provider.
+    pub fn with(mut self, provider: impl Into<String>, model: impl Model) -> Models {
+        self.providers.insert(provider.into(), Arc::new(model));
+        self
+    }
+
+    /// Adds a way to find models by their whole names, such as those that stand in a file.
+    pub fn with_finder(
+        mut self,
+        finder: impl Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync + 'static,
+    ) -> Models {
+        self.finder = Some(Arc::new(finder));
+        self
+    }
+
+    /// The model of this name.
+    pub fn choose(&self, name: &str) -> Result<ChosenModel, UnknownModel> {
+        match self.finder.as_ref().and_then(|finder| finder(name)) {
+            Some(Ok(provider)) => return Ok(ChosenModel { provider, name: name.to_owned() }),
+            Some(Err(cause)) => return Err(UnknownModel::Unusable { name: name.to_owned(), cause }),
+            None => {}
+        }
+        let (provider, model) = name.split_once('/').unwrap_or((name, ""));
+        match self.providers.get(provider) {
+            Some(found) => Ok(ChosenModel { provider: found.clone(), name: model.to_owned() }),
+            None => {
+                let known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
+                let known = if known.is_empty() { "none is set up".to_owned() } else { known.join(", ") };
+                Err(UnknownModel::Name { name: name.to_owned(), known })
+            }
+        }
+    }
+}
+
+/// Puts a reply together from its pieces: the one path for streamed and whole replies.
+#[derive(Debug, Default)]
+pub struct Ingest {
+    text: String,
+    calls: Vec<(String, String, Option<String>)>,
+    opaque: Vec<Text>,
+    usage: Usage,
+    stop: Option<Stop>,
+}
+
+impl Ingest {
+    /// Takes the next piece; text that is new is given back for whoever watches.
+    pub fn take(&mut self, chunk: Chunk) -> Result<Option<String>, ModelError> {
+        if self.stop.is_some() {
+            return Err(ModelError::Transient("the model went on after the end of its reply".to_owned()));
+        }
+        match chunk {
+            Chunk::Text(text) => {
+                self.text.push_str(&text);
+                return Ok(Some(text));
+            }
+            Chunk::Call { name, provider_id } => self.calls.push((name, String::new(), provider_id)),
+            Chunk::Arguments(more) => match self.calls.last_mut() {
+                Some((_, arguments, _)) => arguments.push_str(&more),
+                None => {
+                    return Err(ModelError::Transient("the model sent arguments before any call".to_owned()));
+                }
+            },
+            Chunk::Opaque(block) => self.opaque.push(block.into()),
+            Chunk::Usage(usage) => self.usage = usage,
+            Chunk::Done(stop) => self.stop = Some(stop),
+        }
+        Ok(None)
+    }
+
+    /// Whether the terminal event has come.
+    pub fn is_done(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// The whole reply, if the terminal event has come; no tool of a cut reply ever runs.
+    pub fn finish(self) -> Result<(Reply, Usage), ModelError> {
+        let Some(stop) = self.stop else {
+            return Err(ModelError::Transient("the reply was cut off before its end".to_owned()));
+        };
+        let call = |(name, arguments, provider_id): (String, String, Option<String>)| ToolCall {
+            name,
+            arguments: if arguments.trim().is_empty() { "{}".into() } else { arguments.into() },
+            provider_id,
+        };
+        let calls = self.calls.into_iter().map(call).collect();
+        Ok((Reply { text: self.text.into(), calls, opaque: self.opaque, stop }, self.usage))
+    }
+}

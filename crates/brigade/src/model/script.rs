@@ -1,0 +1,296 @@
+//! A model that answers from a file: for demos, tests and offline work.
+//!
+//! The script keeps no state. Which reply is given follows from the request alone: from the agent, the turn and the
+//! attempt. So a run that was killed and resumed gets the same answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade_core::message::Stop;
+use brigade_core::{Message, Price, Purpose, Usage};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Chunk, Model, ModelError, Request};
+
+/// A scripted model.
+#[derive(Debug, Clone)]
+pub struct Script {
+    file: Arc<File>,
+}
+
+/// Why a text is no script.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ScriptError(String);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct File {
+    reply: Vec<Entry>,
+    price: DollarsPerMillion,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct DollarsPerMillion {
+    input: f64,
+    output: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Entry {
+    agent: Option<String>,
+    turn: Option<u32>,
+    attempt: Option<u32>,
+    purpose: Option<Purpose>,
+    task: Option<String>,
+    text: String,
+    call: Vec<Call>,
+    delay_ms: u64,
+    chunks: usize,
+    chunk_delay_ms: u64,
+    usage: Option<Usage>,
+    fault: Option<Fault>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    tool: String,
+    #[serde(default)]
+    arguments: Value,
+    /// The arguments as the model would write them, also such as are no JSON.
+    raw: Option<String>,
+    /// Gives the call this many times, with `{n}` as the number.
+    repeat: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Fault {
+    /// An error that may pass.
+    Overloaded,
+    /// An error that stays.
+    Refused,
+    /// The stream ends before the terminal event.
+    Cut,
+    /// Nothing ever comes.
+    Hang,
+}
+
+impl Script {
+    /// Reads a script: TOML, or JSON where it begins with `{`.
+    pub fn parse(text: &str) -> Result<Script, ScriptError> {
+        let file: File = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(|cause| ScriptError(cause.to_string()))?
+        } else {
+            toml::from_str(text).map_err(|cause| ScriptError(cause.to_string()))?
+        };
+        if file.reply.is_empty() {
+            return Err(ScriptError("it has no [[reply]]; a reply has at least a `text` or a [[reply.call]]".to_owned()));
+        }
+        Ok(Script { file: Arc::new(file) })
+    }
+
+    fn answer(&self, request: &Request) -> Result<(&Entry, Vec<Chunk>), ModelError> {
+        let entry = self.file.reply.iter().find(|entry| entry.fits(request)).ok_or_else(|| {
+            ModelError::Fatal(format!(
+                "the script has no reply for {} at turn {}, attempt {}; add a [[reply]] that fits",
+                request.role.as_deref().unwrap_or(&request.agent),
+                request.turn,
+                request.attempt
+            ))
+        })?;
+        Ok((entry, entry.chunks(request)))
+    }
+}
+
+impl Entry {
+    fn fits(&self, request: &Request) -> bool {
+        let agent_fits = self.agent.as_deref().is_none_or(|agent| {
+            agent == request.agent || request.role.as_deref().is_some_and(|role| role == agent)
+        });
+        let purpose_fits = match self.purpose {
+            Some(purpose) => purpose == request.purpose,
+            None => true,
+        };
+        agent_fits
+            && purpose_fits
+            && self.turn.is_none_or(|turn| turn == request.turn)
+            && self.attempt.is_none_or(|attempt| attempt == request.attempt)
+            && self.task.as_deref().is_none_or(|part| first_words(&request.messages).contains(part))
+    }
+
+    fn chunks(&self, request: &Request) -> Vec<Chunk> {
+        let text = fill(&self.text, request, 0);
+        let mut output_bytes = text.len();
+        let mut chunks = pieces(&text, self.chunks);
+        for call in &self.call {
+            for n in 0..call.repeat.unwrap_or(1) {
+                let arguments = match &call.raw {
+                    Some(raw) => fill(raw, request, n),
+                    None => fill_value(&call.arguments, request, n).to_string(),
+                };
+                output_bytes += arguments.len() + call.tool.len();
+                chunks.push(Chunk::Call { name: call.tool.clone(), provider_id: None });
+                chunks.push(Chunk::Arguments(arguments));
+            }
+        }
+        let usage = self.usage.unwrap_or_else(|| Usage {
+            input: request_bytes(request).div_ceil(4),
+            output: (output_bytes as u64).div_ceil(4).min(request.max_tokens),
+            ..Usage::default()
+        });
+        chunks.push(Chunk::Usage(usage));
+        if !matches!(self.fault, Some(Fault::Cut)) {
+            chunks.push(Chunk::Done(if self.call.is_empty() { Stop::End } else { Stop::Calls }));
+        }
+        chunks
+    }
+}
+
+impl Model for Script {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let (entry, chunks) = match self.answer(&request) {
+            Ok(answer) => answer,
+            Err(error) => return stream::iter([Err(error)]).boxed(),
+        };
+        let delay = Duration::from_millis(entry.delay_ms);
+        let chunk_delay = Duration::from_millis(entry.chunk_delay_ms);
+        let items: Vec<Result<Chunk, ModelError>> = match entry.fault {
+            Some(Fault::Overloaded) => vec![Err(ModelError::Transient("the scripted model is overloaded".to_owned()))],
+            Some(Fault::Refused) => vec![Err(ModelError::Fatal("the scripted model refuses".to_owned()))],
+            Some(Fault::Hang) => return stream::pending().boxed(),
+            Some(Fault::Cut) | None => chunks.into_iter().map(Ok).collect(),
+        };
+        if delay.is_zero() && chunk_delay.is_zero() {
+            return stream::iter(items).boxed();
+        }
+        stream::iter(items.into_iter().enumerate())
+            .then(move |(index, item)| async move {
+                let pause = if index == 0 { delay } else { chunk_delay };
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
+                item
+            })
+            .boxed()
+    }
+
+    fn price(&self, _model: &str) -> Option<Price> {
+        let nano = |dollars: f64| (dollars.max(0.0) * 1e9).round() as u64;
+        let (input, output) = (nano(self.file.price.input), nano(self.file.price.output));
+        Some(Price { input, output, cache_read: input, cache_write: input })
+    }
+}
+
+fn pieces(text: &str, count: usize) -> Vec<Chunk> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let characters: Vec<char> = text.chars().collect();
+    let size = characters.len().div_ceil(count.max(1)).max(1);
+    characters.chunks(size).map(|piece| Chunk::Text(piece.iter().collect())).collect()
+}
+
+fn first_words(messages: &[Message]) -> &str {
+    messages
+        .iter()
+        .find_map(|message| match message {
+            Message::User(text) => Some(text.as_str()),
+            Message::Assistant(_) | Message::Results(_) => None,
+        })
+        .unwrap_or_default()
+}
+
+fn last_words(messages: &[Message]) -> &str {
+    messages
+        .iter()
+        .rev()
+        .find_map(|message| match message {
+            Message::User(text) => Some(text.as_str()),
+            Message::Assistant(_) | Message::Results(_) => None,
+        })
+        .unwrap_or_default()
+}
+
+fn last_results(messages: &[Message]) -> Vec<&str> {
+    let results = messages.iter().rev().find_map(|message| match message {
+        Message::Results(results) => Some(results),
+        Message::User(_) | Message::Assistant(_) => None,
+    });
+    results.map(|results| results.iter().map(|result| result.output.text.as_str()).collect()).unwrap_or_default()
+}
+
+/// Puts in what a reply may refer to: `{task}`, `{role}`, `{turn}`, `{heard}`, `{results}`, `{result:N}`, `{n}`.
+fn fill(template: &str, request: &Request, n: u32) -> String {
+    if !template.contains('{') {
+        return template.to_owned();
+    }
+    let mut filled = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some(open) = rest.find('{') {
+        filled.push_str(&rest[..open]);
+        let after = &rest[open + 1..];
+        let value = after.find('}').and_then(|close| lookup(&after[..close], request, n).map(|value| (value, close)));
+        match value {
+            Some((value, close)) => {
+                filled.push_str(&value);
+                rest = &after[close + 1..];
+            }
+            None => {
+                filled.push('{');
+                rest = after;
+            }
+        }
+    }
+    filled.push_str(rest);
+    filled
+}
+
+fn lookup(name: &str, request: &Request, n: u32) -> Option<String> {
+    let results = || last_results(&request.messages);
+    Some(match name {
+        "task" => first_words(&request.messages).to_owned(),
+        "heard" => last_words(&request.messages).to_owned(),
+        "role" => request.role.clone().unwrap_or_else(|| request.agent.clone()),
+        "turn" => request.turn.to_string(),
+        "n" => n.to_string(),
+        "results" => results().join("\n"),
+        _ => {
+            let index: usize = name.strip_prefix("result:")?.parse().ok()?;
+            results().get(index).map(|text| (*text).to_owned()).unwrap_or_default()
+        }
+    })
+}
+
+fn fill_value(value: &Value, request: &Request, n: u32) -> Value {
+    match value {
+        Value::String(text) => Value::String(fill(text, request, n)),
+        Value::Array(items) => items.iter().map(|item| fill_value(item, request, n)).collect(),
+        Value::Object(map) => {
+            Value::Object(map.iter().map(|(key, item)| (key.clone(), fill_value(item, request, n))).collect())
+        }
+        Value::Null => Value::Object(serde_json::Map::new()),
+        other => other.clone(),
+    }
+}
+
+fn request_bytes(request: &Request) -> u64 {
+    let messages: usize = request
+        .messages
+        .iter()
+        .map(|message| match message {
+            Message::User(text) => text.len(),
+            Message::Assistant(reply) => {
+                reply.text.len() + reply.calls.iter().map(|call| call.arguments.len()).sum::<usize>()
+            }
+            Message::Results(results) => results.iter().map(|result| result.output.text.len()).sum(),
+        })
+        .sum();
+    (request.system.len() + messages) as u64
+}

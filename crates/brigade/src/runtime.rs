@@ -1,0 +1,462 @@
+//! Starting, resuming, telling and cancelling trees.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade_core::event::Speaker;
+use brigade_core::faces::{MESSAGE, delegate};
+use brigade_core::grant::{Access, Authority, Grant};
+use brigade_core::state::Round;
+use brigade_core::{
+    Agent, Budget, Delegation, Event, Limit, Outcome, Record, SessionId, Spent, State, Status,
+};
+use tokio::task::JoinHandle;
+
+use crate::clock;
+use crate::live::Watch;
+use crate::model::Models;
+use crate::session::{Driver, Fatal, RoundEnd};
+use crate::settings::Settings;
+use crate::store::memory::MemoryStore;
+use crate::store::{Append, Expect, Holder, Lease, Store, StoreError};
+use crate::tree::{Core, Tree};
+
+/// How often a runner says that it is alive.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+const MORE_WORDS: &str = "You may go on: there is more budget now. Pick the task up where you left it and finish it.";
+
+/// Runs trees of agents over a store.
+#[derive(Clone)]
+pub struct Runtime {
+    core: Arc<Core>,
+    holder: Holder,
+}
+
+/// What a person asks for.
+#[derive(Debug, Clone)]
+pub struct Task {
+    text: String,
+    agent: Option<Agent>,
+    budget: Option<Budget>,
+    turns: Option<u32>,
+    timeout: Option<Duration>,
+}
+
+impl Task {
+    /// A task for the lead agent, within the budget of the settings.
+    pub fn new(text: impl Into<String>) -> Task {
+        Task { text: text.into(), agent: None, budget: None, turns: None, timeout: None }
+    }
+
+    /// Another agent than the lead.
+    pub fn agent(self, agent: Agent) -> Task {
+        Task { agent: Some(agent), ..self }
+    }
+
+    /// What the whole tree may use up.
+    pub fn budget(self, budget: Budget) -> Task {
+        Task { budget: Some(budget), ..self }
+    }
+
+    /// Model calls of the agent.
+    pub fn turns(self, turns: u32) -> Task {
+        Task { turns: Some(turns), ..self }
+    }
+
+    /// How long the whole tree may take.
+    pub fn timeout(self, timeout: Duration) -> Task {
+        Task { timeout: Some(timeout), ..self }
+    }
+}
+
+/// What a next round may use up; what is absent comes from the settings.
+#[derive(Debug, Clone, Default)]
+pub struct More {
+    /// What the whole tree may use up.
+    pub budget: Option<Budget>,
+    /// Model calls of the agent.
+    pub turns: Option<u32>,
+    /// How long the whole tree may take.
+    pub timeout: Option<Duration>,
+    /// A model that takes the place of the recorded ones.
+    pub model: Option<String>,
+}
+
+/// Why a tree did not run to an end. Unless the error says so, nothing recorded is lost and the tree can be resumed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RunError {
+    /// A task without words.
+    #[error("the task is empty; say what is to be done")]
+    EmptyTask,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A model or a definition is not as it has to be.
+    #[error("{0}")]
+    Setup(String),
+    /// The child of a tree that is not over can't go on by itself.
+    #[error("{child} belongs to {root}, which is not over; resume or cancel that one")]
+    NotOver {
+        /// The child.
+        child: SessionId,
+        /// The tree that it belongs to.
+        root: SessionId,
+    },
+    /// A mistake of this library.
+    #[error("this should not happen, please report it: {0}")]
+    Bug(String),
+}
+
+impl From<Fatal> for RunError {
+    fn from(fatal: Fatal) -> RunError {
+        match fatal {
+            Fatal::Store(error) => RunError::Store(error),
+            Fatal::Setup(cause) => RunError::Setup(cause),
+            Fatal::Bug(cause) => RunError::Bug(cause),
+        }
+    }
+}
+
+/// How a tree ended.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    /// The session at its top.
+    pub session: SessionId,
+    /// The terminal state and the result.
+    pub outcome: Outcome,
+    /// What the round used up, children included.
+    pub spent: Spent,
+}
+
+/// A tree that is running. Dropping it stops the runner, not the tree: it can be resumed.
+pub struct Run {
+    session: SessionId,
+    tree: Arc<Tree>,
+    task: JoinHandle<Result<Ending, RunError>>,
+}
+
+impl Run {
+    /// The session at the top.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// What happens from now on.
+    pub fn watch(&self) -> Watch {
+        self.tree.watchers.subscribe()
+    }
+
+    /// Waits for the end.
+    pub async fn ending(mut self) -> Result<Ending, RunError> {
+        match (&mut self.task).await {
+            Ok(ending) => ending,
+            Err(error) => Err(RunError::Bug(error.to_string())),
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Runtime {
+    /// A runtime over a store.
+    pub fn new(store: Arc<dyn Store>, settings: Settings, models: Models) -> Runtime {
+        Runtime { core: Arc::new(Core { store, models, settings }), holder: Holder::this_process() }
+    }
+
+    /// A runtime that forgets everything when it is dropped.
+    pub fn in_memory(settings: Settings, models: Models) -> Runtime {
+        Runtime::new(Arc::new(MemoryStore::new()), settings, models)
+    }
+
+    /// The same runtime under another name in leases; for tests of takeovers.
+    pub fn held_by(self, holder: Holder) -> Runtime {
+        Runtime { holder, ..self }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.core.store
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.core.settings
+    }
+
+    /// Starts a task in a tree of its own. The run goes on in the background.
+    pub async fn start(&self, task: Task) -> Result<Run, RunError> {
+        if task.text.trim().is_empty() {
+            return Err(RunError::EmptyTask);
+        }
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits).map_err(|error| RunError::Setup(format!("no randomness: {error}")))?;
+        let session = SessionId::root(u128::from_le_bytes(bits));
+        let more = More { budget: task.budget, turns: task.turns, timeout: task.timeout, model: None };
+        let mut agent = task.agent.unwrap_or_else(|| self.core.settings.lead.clone());
+        agent.model.get_or_insert_with(|| self.core.settings.model.clone());
+        let delegation =
+            Delegation { agent: Some(agent.id.clone()), task: task.text.into(), ..Delegation::default() };
+        // The model is looked up before anything is written: a wrong name leaves no session behind.
+        self.core.models.choose(agent.model.as_deref().unwrap_or_default()).map_err(|e| RunError::Setup(e.to_string()))?;
+        let lease = self.core.store.lease(&session, &self.holder, clock::now()).await?;
+        let tree = Arc::new(Tree::new(self.core.clone(), lease, Vec::new(), None));
+        let authority = self.root_authority(&agent);
+        let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
+        let round = self.root_round(delegation, &kit.agent_hash, &kit.authority_hash, &more);
+        let driver = Driver::begin(tree.clone(), session, round, kit, None);
+        Ok(self.launch(tree, driver))
+    }
+
+    /// Goes on with a tree: an open round is finished; an ended one gets a next round if there is something to do.
+    pub async fn resume(&self, session: &SessionId, more: More) -> Result<Run, RunError> {
+        let now = clock::now();
+        if self.core.store.read(session, 0).await?.is_empty() {
+            return Err(StoreError::Unknown(session.clone()).into());
+        }
+        self.refuse_child_of_open_tree(session).await?;
+        let lease = self.core.store.lease(session, &self.holder, now).await?;
+        match self.take_up(session, lease.clone(), more, now).await {
+            Ok(run) => Ok(run),
+            Err(error) => {
+                let _ = self.core.store.release(&lease).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn take_up(&self, session: &SessionId, lease: Lease, more: More, now: u64) -> Result<Run, RunError> {
+        let store = &self.core.store;
+        let mut records = store.read(session, 0).await?;
+        let mut state = fold(session, &records);
+        if state.is_running() {
+            let downtime = lease.last_run.map_or(0, |last| now.saturating_sub(last));
+            let resumed = Event::Resumed { epoch: lease.epoch, downtime };
+            let append = Append {
+                session: session.clone(),
+                expect: Expect::Length(state.length()),
+                events: vec![resumed],
+                blobs: Vec::new(),
+                lease: Some(lease.clone()),
+                at: now,
+            };
+            match store.append(append).await {
+                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            records = store.read(session, 0).await?;
+            state = fold(session, &records);
+        }
+        let resumes = records.iter().filter_map(|record| match record.event {
+            Event::Resumed { downtime, .. } => Some((record.pos, downtime)),
+            _ => None,
+        });
+        let tree = Tree::new(self.core.clone(), lease, resumes.collect(), more.model.clone());
+        self.continue_tree(Arc::new(tree), state, &records, more).await
+    }
+
+    async fn continue_tree(
+        &self,
+        tree: Arc<Tree>,
+        state: State,
+        records: &[Record],
+        more: More,
+    ) -> Result<Run, RunError> {
+        let Some(round) = state.round().cloned() else {
+            return Err(StoreError::Unknown(state.session().clone()).into());
+        };
+        let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
+        if state.is_running() {
+            let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
+            let driver = Driver::go_on(tree.clone(), state, kit, started.map_or(0, |record| record.pos));
+            return Ok(self.launch(tree, driver));
+        }
+        let goes_on = state.has_unheard_words()
+            || matches!(
+                state.ended().map(|outcome| &outcome.status),
+                Some(Status::Incomplete { .. } | Status::Failed { .. } | Status::Lost { .. })
+            );
+        if !goes_on {
+            return Ok(self.already_over(tree, &state));
+        }
+        let mut agent = kit.agent.clone();
+        agent.model.get_or_insert_with(|| self.core.settings.model.clone());
+        let authority = self.root_authority(&agent);
+        let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
+        let delegation = Delegation { task: "".into(), warnings: Vec::new(), ..round.delegation };
+        let next = self.root_round(delegation, &kit.agent_hash, &kit.authority_hash, &more);
+        let needs_words = !state.has_unheard_words();
+        let driver = Driver::next_round(tree.clone(), state, kit, next, needs_words.then_some(MORE_WORDS));
+        Ok(self.launch(tree, driver))
+    }
+
+    fn already_over(&self, tree: Arc<Tree>, state: &State) -> Run {
+        let session = state.session().clone();
+        let outcome = state.ended().cloned();
+        let spent = state.ledger().spent();
+        let (core, lease) = (self.core.clone(), tree.lease.clone());
+        let ended = session.clone();
+        let task = spawn(async move {
+            core.store.release(&lease).await?;
+            let outcome = outcome.ok_or_else(|| RunError::Bug(format!("{ended} has no end")))?;
+            Ok(Ending { session: ended, outcome, spent })
+        });
+        Run { session, tree, task }
+    }
+
+    /// Says something to a session, whoever runs it. After its end it asks for a next round.
+    pub async fn tell(&self, session: &SessionId, text: &str) -> Result<(), RunError> {
+        if text.trim().is_empty() {
+            return Err(RunError::EmptyTask);
+        }
+        self.outside_word(session, Event::Heard { from: Speaker::Person, text: text.into() }).await
+    }
+
+    /// Asks a session to stop, whoever runs it.
+    pub async fn cancel(&self, session: &SessionId, by: &str) -> Result<(), RunError> {
+        self.outside_word(session, Event::CancelAsked { by: by.to_owned() }).await
+    }
+
+    async fn outside_word(&self, session: &SessionId, event: Event) -> Result<(), RunError> {
+        let append = Append {
+            session: session.clone(),
+            expect: Expect::Exists,
+            events: vec![event],
+            blobs: Vec::new(),
+            lease: None,
+            at: clock::now(),
+        };
+        self.core.store.append(append).await?;
+        Ok(())
+    }
+
+    /// A child of a tree that may still go on cannot have a second runner.
+    async fn refuse_child_of_open_tree(&self, session: &SessionId) -> Result<(), RunError> {
+        let root = session.root_id();
+        if root == *session {
+            return Ok(());
+        }
+        let state = fold(&root, &self.core.store.read(&root, 0).await?);
+        let child = fold(session, &self.core.store.read(session, 0).await?);
+        if state.is_running() || child.is_running() {
+            return Err(RunError::NotOver { child: session.clone(), root });
+        }
+        Ok(())
+    }
+
+    /// What the person's settings allow the agent at the top: narrower than what it may lend, where it says so.
+    fn root_authority(&self, agent: &Agent) -> Authority {
+        let settings = &self.core.settings;
+        let mut all: BTreeSet<String> = settings.tools.iter().map(|tool| tool.spec().name.clone()).collect();
+        all.extend([MESSAGE.to_owned(), delegate::NAME.to_owned()]);
+        let only = |names: &Option<Vec<String>>| match names {
+            None => all.clone(),
+            Some(names) => names.iter().filter(|name| all.contains(*name)).cloned().collect(),
+        };
+        Authority {
+            tools: only(&agent.tools),
+            lend: only(&agent.lend),
+            permissions: settings.permissions.clone(),
+            deepest: settings.limits.max_depth,
+            agents: brigade_core::grant::Names::Any,
+            models: settings.models.clone(),
+            paths: BTreeSet::from([String::new()]),
+            network: Access::Allowed,
+            speak: Access::Allowed,
+        }
+    }
+
+    fn root_round(
+        &self,
+        delegation: Delegation,
+        agent: &brigade_core::Hash,
+        authority: &brigade_core::Hash,
+        more: &More,
+    ) -> Round {
+        let settings = &self.core.settings;
+        let deadline = match more.timeout {
+            Some(timeout) => {
+                let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+                Limit::AtMost(clock::now().saturating_add(millis))
+            }
+            None => Limit::Unlimited,
+        };
+        let grant = Grant {
+            authority: *authority,
+            budget: more.budget.unwrap_or(settings.budget),
+            turns: more.turns.unwrap_or(settings.limits.lead_turns),
+            deadline,
+        };
+        Round { delegation, agent: *agent, grant, parent: None, depth: 0 }
+    }
+
+    fn launch(&self, tree: Arc<Tree>, driver: Driver) -> Run {
+        let session = tree.root.clone();
+        let running = tree.clone();
+        let task = spawn(async move {
+            let listener = AbortOnDrop(spawn(listen(running.clone())));
+            let heartbeat = AbortOnDrop(spawn(beat(running.clone())));
+            // The driver is a task of its own: awaited in place it would be woken across threads for every chunk.
+            let mut driving = AbortOnDrop(spawn(driver.drive()));
+            let end = match (&mut driving.0).await {
+                Ok(end) => end,
+                Err(error) => Err(Fatal::Bug(error.to_string())),
+            };
+            drop((listener, heartbeat));
+            let released = running.store().release(&running.lease).await;
+            running.watchers.close();
+            let RoundEnd { outcome, spent } = end?;
+            released?;
+            Ok(Ending { session: running.root.clone(), outcome, spent })
+        });
+        Run { session, tree, task }
+    }
+}
+
+fn fold(session: &SessionId, records: &[Record]) -> State {
+    State::fold(session.clone(), records.iter().map(|record| &record.event))
+}
+
+/// Tells sessions of words from outside, wherever they were said.
+async fn listen(tree: Arc<Tree>) {
+    let mut stirred = tree.store().stirred();
+    let mut after = 0;
+    // Words that came while the tree lay are in the logs that the drivers read first.
+    loop {
+        stirred.mark_unchanged();
+        if let Ok(words) = tree.store().words(&tree.root, after).await {
+            after = words.iter().map(|(_, pos)| *pos).max().unwrap_or(after);
+            tree.nudge(words.iter().map(|(session, _)| session));
+        }
+        if stirred.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Says from time to time that this runner is alive.
+async fn beat(tree: Arc<Tree>) {
+    loop {
+        tokio::time::sleep(HEARTBEAT).await;
+        // A failure shows at the next append.
+        let _ = tree.store().renew(&tree.lease, clock::now()).await;
+    }
+}
+
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "every task of a run is started here or in a driver's own set")]
+fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    tokio::spawn(future)
+}

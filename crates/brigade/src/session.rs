@@ -1,0 +1,394 @@
+//! The driver: does what [`State::next`] says, and records it.
+//!
+//! One driver runs one session; a child is the same driver on the child's log. It is the only reader of its inbox and
+//! the only writer of its log, apart from outside words. Facts are applied as they are recorded and appended together:
+//! always before an effect, and before anyone else learns of a result.
+
+mod act;
+mod lend;
+mod think;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade_core::delegation::Which;
+use brigade_core::event::{CallFault, Speaker, VERSION};
+use brigade_core::state::{Round, Step};
+use brigade_core::{CallId, Event, Face, Limit, Outcome, Record, SessionId, Spent, State, ToolOutput};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::live::Live;
+use crate::slots::Slot;
+use crate::store::{Append, Expect, StoreError};
+use crate::tree::{Kit, Tree};
+use lend::Waiting;
+
+/// Why a driver stops without an end in its log. The tree can be resumed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum Fatal {
+    #[error(transparent)]
+    Store(StoreError),
+    #[error("{0}")]
+    Setup(String),
+    #[error("a session stopped unexpectedly: {0}")]
+    Bug(String),
+}
+
+impl From<StoreError> for Fatal {
+    fn from(error: StoreError) -> Fatal {
+        Fatal::Store(error)
+    }
+}
+
+/// What reaches a driver. Kept small: ten thousand drivers have an inbox each.
+pub(crate) enum Inbox {
+    /// The log may have outside words.
+    Look,
+    /// The caller stops this session.
+    Cancel(Box<str>),
+    /// A tool is done.
+    ToolDone(Box<(CallId, ToolOutput)>),
+    /// A child is done.
+    ChildDone(Box<ChildEnd>),
+    /// A child that waits may begin.
+    Slot(Box<Slot>),
+}
+
+pub(crate) struct ChildEnd {
+    pub(crate) child: SessionId,
+    pub(crate) result: Result<RoundEnd, Fatal>,
+}
+
+/// How a round ended and what it used up.
+#[derive(Debug, Clone)]
+pub(crate) struct RoundEnd {
+    pub(crate) outcome: Outcome,
+    pub(crate) spent: Spent,
+}
+
+pub(crate) struct Driver {
+    tree: Arc<Tree>,
+    state: State,
+    kit: Arc<Kit>,
+    sender: mpsc::UnboundedSender<Inbox>,
+    inbox: mpsc::UnboundedReceiver<Inbox>,
+    /// Facts that are applied and not yet durable.
+    pending: Vec<Event>,
+    blobs: Vec<Arc<str>>,
+    committed: u64,
+    in_flight: HashSet<CallId>,
+    children: HashMap<SessionId, mpsc::UnboundedSender<Inbox>>,
+    waiting: VecDeque<Waiting>,
+    /// Children whose loan is recorded and who are not started yet.
+    lent: Vec<lend::Lent>,
+    asked_for_slot: bool,
+    tasks: JoinSet<()>,
+    running_tools: usize,
+    stop: watch::Sender<bool>,
+    slot: Option<Slot>,
+    deadline: Option<Instant>,
+}
+
+impl Driver {
+    /// A driver for a session whose log is empty: its first fact is written together with what follows.
+    pub(crate) fn begin(tree: Arc<Tree>, session: SessionId, round: Round, kit: Arc<Kit>, slot: Option<Slot>) -> Driver {
+        let mut driver = Driver::new(tree, State::new(session), kit, slot);
+        driver.blobs = driver.tree.unwritten(&driver.kit);
+        driver.open_round(round);
+        driver
+    }
+
+    /// A driver for a session whose log goes on. `started_pos` is the place of the round's first fact.
+    pub(crate) fn go_on(tree: Arc<Tree>, state: State, kit: Arc<Kit>, started_pos: u64) -> Driver {
+        let mut driver = Driver::new(tree, state, kit, None);
+        driver.set_deadline(driver.tree.downtime_since(started_pos));
+        driver
+    }
+
+    /// A driver that opens a next round of a session whose last one is over.
+    pub(crate) fn next_round(
+        tree: Arc<Tree>,
+        state: State,
+        kit: Arc<Kit>,
+        round: Round,
+        words: Option<&str>,
+    ) -> Driver {
+        let mut driver = Driver::new(tree, state, kit, None);
+        driver.blobs = driver.tree.unwritten(&driver.kit);
+        if let Some(words) = words {
+            driver.record(Event::Heard { from: Speaker::Runtime, text: words.into() });
+        }
+        driver.open_round(round);
+        driver
+    }
+
+    fn new(tree: Arc<Tree>, state: State, kit: Arc<Kit>, slot: Option<Slot>) -> Driver {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let committed = state.length();
+        tree.enter(state.session(), sender.clone());
+        Driver {
+            tree,
+            state,
+            kit,
+            sender,
+            inbox,
+            pending: Vec::new(),
+            blobs: Vec::new(),
+            committed,
+            in_flight: HashSet::new(),
+            children: HashMap::new(),
+            waiting: VecDeque::new(),
+            lent: Vec::new(),
+            asked_for_slot: false,
+            tasks: JoinSet::new(),
+            running_tools: 0,
+            stop: watch::Sender::new(false),
+            slot,
+            deadline: None,
+        }
+    }
+
+    /// Records the beginning of a round.
+    pub(crate) fn open_round(&mut self, round: Round) {
+        let Round { delegation, agent, grant, parent, depth } = round;
+        self.record(Event::Started { delegation, agent, grant, parent, depth });
+        self.set_deadline(0);
+    }
+
+    pub(crate) fn inbox(&self) -> mpsc::UnboundedSender<Inbox> {
+        self.sender.clone()
+    }
+
+    fn set_deadline(&mut self, downtime: u64) {
+        let Some(Limit::AtMost(at)) = self.state.round().map(|round| round.grant.deadline) else { return };
+        let left = at.saturating_add(downtime).saturating_sub(clock::now());
+        self.deadline = Instant::now().checked_add(Duration::from_millis(left));
+    }
+
+    fn face(&self) -> Face {
+        self.state.round().map_or(Face::Run, |round| round.delegation.face)
+    }
+
+    /// Runs the session to the end of its round.
+    pub(crate) async fn drive(mut self) -> Result<RoundEnd, Fatal> {
+        let result = self.run().await;
+        self.tree.leave(self.state.session());
+        result
+    }
+
+    async fn run(&mut self) -> Result<RoundEnd, Fatal> {
+        self.close_interrupted_call();
+        loop {
+            self.stop_work_if_told();
+            match self.state.next() {
+                Step::CallModel(purpose) => self.call_model(purpose).await?,
+                Step::RunCalls(calls) => self.run_calls(calls).await?,
+                Step::Wait => self.wait().await?,
+                Step::End(outcome) => {
+                    let outcome = self.with_warnings(outcome);
+                    let spent = self.state.ledger().spent();
+                    self.record(Event::Ended { outcome, spent });
+                    self.flush().await?;
+                }
+                Step::Nothing => {
+                    self.flush().await?;
+                    // A conflict may have shown that there is more to do.
+                    if let Some(outcome) = self.state.ended() {
+                        return Ok(RoundEnd { outcome: outcome.clone(), spent: self.state.ledger().spent() });
+                    }
+                    if !self.state.is_running() {
+                        return Err(Fatal::Bug(format!("{} was never started", self.state.session())));
+                    }
+                }
+            }
+        }
+    }
+
+    fn with_warnings(&self, outcome: Outcome) -> Outcome {
+        let warnings = self.state.round().map(|round| round.delegation.warnings.clone()).unwrap_or_default();
+        Outcome { warnings, ..outcome }
+    }
+
+    /// A call that was open when an earlier runner ended: what it cost is in doubt, and it is asked again.
+    fn close_interrupted_call(&mut self) {
+        if let Some(open) = self.state.open_call() {
+            let spent = Spent::doubtful(open.reserved);
+            let (turn, attempt) = (open.turn, open.attempt);
+            self.record(Event::CallFailed { turn, attempt, cause: CallFault::Interrupted, spent });
+        }
+    }
+
+    /// Applies a fact and puts it up for the next append. Facts that the state does not admit are not true any more.
+    fn record(&mut self, event: Event) -> bool {
+        let admitted = self.state.admits(&event);
+        if admitted {
+            self.state.apply(&event);
+            self.pending.push(event);
+        }
+        admitted
+    }
+
+    /// Makes all recorded facts durable.
+    async fn flush(&mut self) -> Result<(), Fatal> {
+        while !self.pending.is_empty() {
+            let at = clock::now();
+            let append = Append {
+                session: self.state.session().clone(),
+                expect: Expect::Length(self.committed),
+                events: self.pending.clone(),
+                blobs: self.blobs.clone(),
+                lease: Some(self.tree.lease.clone()),
+                at,
+            };
+            match self.tree.store().append(append).await {
+                Ok(appended) => {
+                    self.publish(appended.first_pos, at);
+                    self.blobs.clear();
+                }
+                Err(StoreError::Conflict { .. }) => self.reconcile().await?,
+                Err(error) => {
+                    self.tree.forget_written();
+                    return Err(Fatal::Store(error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, first_pos: u64, at: u64) {
+        let events = std::mem::take(&mut self.pending);
+        let count = events.len() as u64;
+        if self.tree.watchers.are_there() {
+            for (offset, event) in (0..).zip(events) {
+                let session = self.state.session().clone();
+                let (seq, pos) = (self.committed + offset, first_pos + offset);
+                let record = Record { session, seq, pos, at, v: VERSION, event };
+                self.tree.watchers.send(Live::Fact(Arc::new(record)));
+            }
+        }
+        self.committed += count;
+    }
+
+    /// Somebody else appended first: fold what was missed, and keep only what is still true.
+    async fn reconcile(&mut self) -> Result<(), Fatal> {
+        let session = self.state.session().clone();
+        let records = self.tree.store().read(&session, 0).await?;
+        self.committed = records.len() as u64;
+        self.state = State::fold(session, records.iter().map(|record| &record.event));
+        for event in std::mem::take(&mut self.pending) {
+            self.record(event);
+        }
+        Ok(())
+    }
+
+    /// Reads outside words.
+    async fn look(&mut self) -> Result<(), Fatal> {
+        self.flush().await?;
+        let records = self.tree.store().read(&self.state.session().clone(), self.committed).await?;
+        for record in records {
+            self.state.apply(&record.event);
+            self.committed += 1;
+            self.tree.watchers.send(Live::Fact(Arc::new(record)));
+        }
+        Ok(())
+    }
+
+    /// Waits until something happens, then takes all that has happened.
+    async fn wait(&mut self) -> Result<(), Fatal> {
+        self.flush().await?;
+        if self.running_tools == 0 {
+            // A session that waits for its children is not active.
+            self.slot = None;
+        }
+        let first = tokio::select! {
+            biased;
+            message = self.inbox.recv() => message,
+            () = sleep_until(self.deadline) => {
+                self.record(Event::LimitReached { which: Which::Time });
+                self.deadline = None;
+                return Ok(());
+            }
+        };
+        self.take(first).await?;
+        while let Ok(message) = self.inbox.try_recv() {
+            self.take(Some(message)).await?;
+        }
+        self.lend().await
+    }
+
+    async fn take(&mut self, message: Option<Inbox>) -> Result<(), Fatal> {
+        match message {
+            // The driver holds a sender itself, so the channel does not close.
+            None => {}
+            Some(Inbox::Look) => self.look().await?,
+            Some(Inbox::Cancel(by)) => {
+                self.record(Event::CancelAsked { by: by.into() });
+            }
+            Some(Inbox::ToolDone(done)) => {
+                let (call, output) = *done;
+                self.running_tools -= 1;
+                self.in_flight.remove(&call);
+                self.record(Event::ToolEnded { call, output });
+            }
+            Some(Inbox::ChildDone(end)) => self.child_done(*end)?,
+            Some(Inbox::Slot(slot)) => {
+                self.asked_for_slot = false;
+                self.lend_with(*slot);
+            }
+        }
+        self.stop_work_if_told();
+        Ok(())
+    }
+
+    /// When nothing new may start, what runs is told to stop, children first.
+    fn stop_work_if_told(&mut self) {
+        let Some(reason) = self.state.stopping() else { return };
+        if self.stop.send_replace(true) {
+            return;
+        }
+        for child in self.children.values() {
+            let _ = child.send(Inbox::Cancel(reason.as_str().into()));
+        }
+        for waiting in std::mem::take(&mut self.waiting) {
+            self.answer(waiting.call, ToolOutput::error(format!("Not started: {reason}")));
+        }
+    }
+
+    fn answer(&mut self, call: CallId, output: ToolOutput) {
+        self.in_flight.remove(&call);
+        self.record(Event::ToolEnded { call, output });
+    }
+
+    /// Becomes active: waits for a slot if it has none. What happens meanwhile is taken into account.
+    async fn become_active(&mut self) -> Result<(), Fatal> {
+        if self.slot.is_some() {
+            return Ok(());
+        }
+        let mut slot = self.tree.slots.go_on(self.face());
+        loop {
+            tokio::select! {
+                biased;
+                granted = &mut slot => {
+                    self.slot = granted.ok();
+                    return Ok(());
+                }
+                message = self.inbox.recv() => self.take(message).await?,
+                () = sleep_until(self.deadline) => {
+                    self.record(Event::LimitReached { which: Which::Time });
+                    self.deadline = None;
+                }
+            }
+        }
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,298 @@
+//! Seeing to the calls of a reply: the one place where tools are called.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade_core::event::Effect;
+use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE, delegate};
+use brigade_core::grant::Access;
+use brigade_core::permission::{Action, Kind, Mode, Subject, Verdict};
+use brigade_core::state::CallProgress;
+use brigade_core::{CallId, Event, Hash, ToolCall, ToolOutput, json};
+use serde_json::Value;
+
+use super::{Driver, Fatal, Inbox};
+use crate::tool::{AnyTool, EditPlan, Files, ToolContext};
+
+/// How long a tool may take to end after it was told to stop.
+const STOP_TIME: Duration = Duration::from_secs(1);
+/// How long a guard that an earlier runner left may take to end.
+const STALE_TIME: Duration = Duration::from_secs(10);
+
+/// What is to happen with a call once its intent is durable.
+enum Work {
+    Run { call: CallId, tool: Arc<dyn AnyTool>, arguments: Value },
+    Write { call: CallId, plan: EditPlan },
+}
+
+impl Driver {
+    pub(super) async fn run_calls(&mut self, calls: Vec<CallId>) -> Result<(), Fatal> {
+        let mut work = Vec::new();
+        for call in calls {
+            // A state that was folded anew names calls that this driver already sees to.
+            if !self.in_flight.contains(&call) {
+                work.extend(self.prepare(call).await?);
+            }
+        }
+        if !work.is_empty() {
+            self.become_active().await?;
+        }
+        self.flush().await?;
+        for item in work {
+            self.launch(item);
+        }
+        self.lend().await
+    }
+
+    /// Decides what becomes of a call and records the intent.
+    async fn prepare(&mut self, call: CallId) -> Result<Option<Work>, Fatal> {
+        let Some(progress) = self.state.call(call).map(|state| state.progress.clone()) else { return Ok(None) };
+        let Some(written) = self.state.tool_call(call).cloned() else { return Ok(None) };
+        match progress {
+            CallProgress::Answered => Ok(None),
+            CallProgress::Delegated { children, .. } => {
+                self.in_flight.insert(call);
+                self.reattach(call, children).await?;
+                Ok(None)
+            }
+            CallProgress::Started { effect, before, after } => {
+                self.in_flight.insert(call);
+                self.in_doubt(call, &written, effect, before, after).await
+            }
+            CallProgress::New | CallProgress::Asked | CallProgress::Decided(_) => {
+                if let Some(reason) = self.state.stopping() {
+                    self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
+                    return Ok(None);
+                }
+                self.in_flight.insert(call);
+                match self.start(call, &written) {
+                    Ok(work) => Ok(work),
+                    Err(output) => {
+                        self.answer(call, output);
+                        Ok(None)
+                    }
+                }
+            }
+        }
+    }
+
+    /// A call that is new. Delegation and messages are things that the driver itself knows how to do.
+    fn start(&mut self, call: CallId, written: &ToolCall) -> Result<Option<Work>, ToolOutput> {
+        if written.name == delegate::NAME {
+            return self.ask_for_child(call, written).map(|()| None);
+        }
+        let arguments = json::parse(written.arguments.as_str())
+            .map_err(|cause| ToolOutput::error(format!("The arguments of {} are no JSON: {cause}", written.name)))?;
+        if written.name == MESSAGE {
+            return self.say(call, &arguments).map(|()| None);
+        }
+        let (tool, arguments) = self.permit(&written.name, arguments)?;
+        if tool.effect() == Effect::Edit {
+            return self.start_edit(call, &*tool, arguments).map(Some);
+        }
+        self.record(Event::ToolStarted { call, effect: tool.effect(), before: None, after: None });
+        Ok(Some(Work::Run { call, tool, arguments }))
+    }
+
+    fn start_edit(&mut self, call: CallId, tool: &dyn AnyTool, arguments: Value) -> Result<Work, ToolOutput> {
+        let plan = tool.plan(arguments, &self.kit.files)?;
+        let after = Some(Hash::of(&plan.content));
+        self.record(Event::ToolStarted { call, effect: Effect::Edit, before: plan.before, after });
+        Ok(Work::Write { call, plan })
+    }
+
+    /// The choke point: no tool runs that does not pass here.
+    fn permit(&self, name: &str, arguments: Value) -> Result<(Arc<dyn AnyTool>, Value), ToolOutput> {
+        let tool = self.tree.settings().tools.get(name).filter(|_| self.kit.authority.tools.contains(name));
+        let tool = tool.ok_or_else(|| self.no_such_tool(name))?.clone();
+        let mut verdict = Verdict::Deny { reason: "the tool did not say what it would do".to_owned() };
+        let permissions = &self.kit.authority.permissions;
+        tool.check(&arguments, &mut |action| verdict = permissions.check(action))?;
+        match verdict {
+            Verdict::Allow => Ok((tool, arguments)),
+            verdict => Err(refusal(name, verdict)),
+        }
+    }
+
+    fn no_such_tool(&self, name: &str) -> ToolOutput {
+        let known: Vec<&str> = self.kit.specs.iter().map(|spec| spec.name.as_str()).collect();
+        if DELEGATION_TOOLS.contains(&name) {
+            return ToolOutput::error(format!("'{name}' is not available here (recursion limit or configuration)"));
+        }
+        let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
+        ToolOutput::error(format!("There is no tool '{shown}'. You have: {}", known.join(", ")))
+    }
+
+    fn say(&mut self, call: CallId, arguments: &Value) -> Result<(), ToolOutput> {
+        let authority = &self.kit.authority;
+        if !authority.tools.contains(MESSAGE) || authority.speak == Access::Denied {
+            return Err(self.no_such_tool(MESSAGE));
+        }
+        let action = Action { tool: MESSAGE, kind: Kind::Pure, subject: Subject::Nothing };
+        match authority.permissions.check(&action) {
+            Verdict::Allow => {}
+            verdict => return Err(refusal(MESSAGE, verdict)),
+        }
+        let text = arguments.get("text").and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+        let text = text.ok_or_else(|| ToolOutput::error("Missing 'text' argument"))?;
+        self.record(Event::Said { call, text: text.into() });
+        self.answer(call, ToolOutput::ok("Sent."));
+        Ok(())
+    }
+
+    /// A call that an earlier runner may have run.
+    async fn in_doubt(
+        &mut self,
+        call: CallId,
+        written: &ToolCall,
+        effect: Effect,
+        before: Option<Hash>,
+        after: Option<Hash>,
+    ) -> Result<Option<Work>, Fatal> {
+        let unknown = |what: &str| ToolOutput::error(format!("interrupted, outcome unknown: {what}"));
+        match effect {
+            Effect::Pure | Effect::Keyed if self.state.stopping().is_none() => {
+                match self.start(call, written) {
+                    Ok(work) => return Ok(work),
+                    Err(output) => self.answer(call, output),
+                }
+                return Ok(None);
+            }
+            Effect::Pure | Effect::Keyed => self.answer(call, unknown("the session was stopped")),
+            Effect::Edit => return self.edit_in_doubt(call, written, before, after).await,
+            Effect::Opaque => {
+                let mark = mark(self.state.session(), call);
+                let ended = tokio::task::spawn_blocking(move || brigade_sandbox::end_stale(&mark, STALE_TIME)).await;
+                let output = match ended {
+                    Ok(Ok(_)) => unknown("the runner ended while this call ran; it is not run again"),
+                    Ok(Err(error)) => unknown(&format!("the runner ended while this call ran, and {error}")),
+                    Err(error) => unknown(&error.to_string()),
+                };
+                self.answer(call, output);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The content decides whether an edit happened.
+    async fn edit_in_doubt(
+        &mut self,
+        call: CallId,
+        written: &ToolCall,
+        before: Option<Hash>,
+        after: Option<Hash>,
+    ) -> Result<Option<Work>, Fatal> {
+        let files: Files = self.kit.files.clone();
+        let path = json::parse(written.arguments.as_str())
+            .ok()
+            .and_then(|value| value.get("path").and_then(Value::as_str).map(str::to_owned))
+            .unwrap_or_default();
+        let shown = path.clone();
+        let now = tokio::task::spawn_blocking(move || files.hash(&path)).await;
+        match now {
+            Ok(Ok(now)) if now.is_some() && now == after => {
+                let text = format!("{shown} has the new content (the runner ended right after writing it)");
+                self.answer(call, ToolOutput::ok(text));
+            }
+            Ok(Ok(now)) if now == before && self.state.stopping().is_none() => match self.start(call, written) {
+                Ok(work) => return Ok(work),
+                Err(output) => self.answer(call, output),
+            },
+            Ok(Ok(now)) if now == before => {
+                self.answer(call, ToolOutput::error("interrupted: the file was not changed"));
+            }
+            _ => {
+                let text = format!("interrupted, outcome unknown: {shown} has other content than before or after");
+                self.answer(call, ToolOutput::error(text));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs a call whose intent is durable.
+    fn launch(&mut self, work: Work) {
+        let (call, future) = match work {
+            Work::Run { call, tool, arguments } => {
+                let context = ToolContext {
+                    session: self.state.session().clone(),
+                    call,
+                    files: self.kit.files.clone(),
+                    shell: self.tree.settings().shell.clone(),
+                    stop: self.stop.subscribe(),
+                };
+                let run = async move { tool.run(arguments, &context).await };
+                (call, futures::future::Either::Left(run))
+            }
+            Work::Write { call, plan } => {
+                let files = self.kit.files.clone();
+                let write = async move {
+                    let path = plan.path.clone();
+                    let done = tokio::task::spawn_blocking(move || {
+                        files.replace(&plan.path, &plan.content, plan.before).map(|()| plan.report)
+                    });
+                    match done.await {
+                        Ok(Ok(report)) => ToolOutput::ok(report),
+                        Ok(Err(error)) => ToolOutput::error(error.to_string()),
+                        Err(error) => ToolOutput::error(format!("{path} could not be written: {error}")),
+                    }
+                };
+                (call, futures::future::Either::Right(write))
+            }
+        };
+        // A conflict may have shown, before the intent was durable, that the session is stopped.
+        let intent_stands = matches!(
+            self.state.call(call).map(|state| &state.progress),
+            Some(CallProgress::Started { .. })
+        );
+        if !intent_stands {
+            self.answer(call, ToolOutput::error("Not started: the session was stopped"));
+            return;
+        }
+        self.running_tools += 1;
+        let (sender, mut stop) = (self.sender.clone(), self.stop.subscribe());
+        self.spawn(async move {
+            let told_to_stop = async {
+                // The sender lives as long as the driver, and this task does not outlive it.
+                let _ = stop.wait_for(|stop| *stop).await;
+                tokio::time::sleep(STOP_TIME).await;
+            };
+            let safe = futures::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(future));
+            let output = tokio::select! {
+                output = safe => output.unwrap_or_else(|_| ToolOutput::error("The tool failed in an unexpected way")),
+                () = told_to_stop => ToolOutput::error("interrupted, outcome unknown: it did not stop in time"),
+            };
+            let _ = sender.send(Inbox::ToolDone(Box::new((call, output))));
+        });
+    }
+
+    /// Starts a task that ends with this driver.
+    pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        // Finished tasks are forgotten here, so that the set does not grow with the session.
+        while self.tasks.try_join_next().is_some() {}
+        self.tasks.spawn(task);
+    }
+}
+
+/// What the model reads when a call is not allowed, with the setting that would allow it.
+fn refusal(tool: &str, verdict: Verdict) -> ToolOutput {
+    match verdict {
+        Verdict::Deny { reason } => ToolOutput::error(format!("'{tool}' is not allowed: {reason}")),
+        Verdict::Ask { rule } => {
+            let why = rule.map_or_else(
+                || "this mode asks before it".to_owned(),
+                |rule| format!("the rule `{rule}` in permissions.ask asks before it"),
+            );
+            ToolOutput::error(format!(
+                "'{tool}' is not allowed: {why}, and nobody can be asked here. The person can permit it with \
+                 permissions.allow or --mode {}",
+                Mode::Auto
+            ))
+        }
+        Verdict::Allow => ToolOutput::error("allowed"),
+    }
+}
+
+/// How the guard of a call is named in the process table.
+pub(crate) fn mark(session: &brigade_core::SessionId, call: CallId) -> String {
+    format!("{session}:{call}")
+}

@@ -1,0 +1,204 @@
+//! Calling the model.
+
+use std::time::Duration;
+
+use brigade_core::delegation::Which;
+use brigade_core::event::CallFault;
+use brigade_core::money::Amount;
+use brigade_core::state::Worst;
+use brigade_core::{Event, Purpose, Reply, Spent, Usage};
+use futures::StreamExt;
+use tokio::time::Instant;
+
+use super::{Driver, Fatal, sleep_until};
+use crate::live::Live;
+use crate::model::{Ingest, ModelError, Request};
+
+/// The longest that a last word may take after the time is up.
+const GRACE_TIME: Duration = Duration::from_secs(30);
+/// The first pause after a fault; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// How a call ended.
+enum Heard {
+    Reply(Box<Reply>, Usage),
+    Fault(CallFault),
+}
+
+impl Driver {
+    pub(super) async fn call_model(&mut self, purpose: Purpose) -> Result<(), Fatal> {
+        self.become_active().await?;
+        self.pause_after_fault().await?;
+        if let Some(limit) = self.state.limit_due() {
+            // The turn limit follows from the log; it is recorded all the same, for whoever reads it.
+            self.record(Event::LimitReached { which: limit });
+        }
+        if self.state.cancelled().is_some() || (self.state.limit_recorded().is_some() && purpose == Purpose::Turn) {
+            return Ok(());
+        }
+        let (turn, attempt) = self.state.upcoming();
+        let worst = match self.state.worst_case(&self.kit.meter, purpose) {
+            Ok(worst) => worst,
+            Err(which) => {
+                self.cannot_pay(purpose, which, turn, attempt);
+                return Ok(());
+            }
+        };
+        let request = self.state.fingerprint();
+        let called = Event::Called { turn, attempt, purpose, reserved: worst.amount, request };
+        if !self.record(called) {
+            return Ok(());
+        }
+        self.flush().await?;
+        if self.state.open_call().is_none_or(|open| open.turn != turn || open.attempt != attempt) {
+            // Words from outside came first; the call did not happen.
+            return Ok(());
+        }
+        let heard = self.converse(purpose, turn, attempt, worst).await?;
+        self.settle(heard, turn, attempt, worst.amount);
+        Ok(())
+    }
+
+    fn cannot_pay(&mut self, purpose: Purpose, which: Which, turn: u32, attempt: u32) {
+        match purpose {
+            Purpose::Turn | Purpose::Compaction => {
+                self.record(Event::LimitReached { which });
+            }
+            Purpose::Grace | Purpose::Summary => {
+                let spent = Spent::default();
+                self.record(Event::CallFailed { turn, attempt, cause: CallFault::Unaffordable, spent });
+            }
+        }
+    }
+
+    async fn pause_after_fault(&mut self) -> Result<(), Fatal> {
+        let faults = self.state.faults();
+        if faults == 0 {
+            return Ok(());
+        }
+        self.flush().await?;
+        let pause = (FIRST_PAUSE * 2u32.saturating_pow(faults - 1)).min(LONGEST_PAUSE);
+        let until = Instant::now() + pause;
+        while self.state.stopping().is_none() {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => break,
+                message = self.inbox.recv() => self.take(message).await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn request(&self, purpose: Purpose, turn: u32, attempt: u32, worst: Worst) -> Request {
+        let tools = match purpose {
+            Purpose::Turn => self.kit.specs.clone(),
+            Purpose::Grace | Purpose::Summary | Purpose::Compaction => [].into(),
+        };
+        Request {
+            session: self.state.session().clone(),
+            agent: self.kit.agent.id.clone(),
+            role: self.state.round().and_then(|round| round.delegation.role.clone()),
+            turn,
+            attempt,
+            purpose,
+            model: self.kit.model.name.clone(),
+            system: self.kit.system.clone(),
+            tools,
+            messages: self.state.messages(),
+            max_tokens: worst.max_output,
+        }
+    }
+
+    /// Sends the request and listens until the reply is whole, the time is up or the session is stopped.
+    async fn converse(&mut self, purpose: Purpose, turn: u32, attempt: u32, worst: Worst) -> Result<Heard, Fatal> {
+        let mut stream = self.kit.model.provider.stream(self.request(purpose, turn, attempt, worst));
+        let mut ingest = Ingest::default();
+        let silence = self.tree.settings().limits.model_silence;
+        let deadline = match purpose {
+            Purpose::Grace => Some(Instant::now() + GRACE_TIME),
+            Purpose::Turn | Purpose::Summary | Purpose::Compaction => self.deadline,
+        };
+        let mut silent_until = Instant::now() + silence;
+        loop {
+            let chunk = tokio::select! {
+                biased;
+                message = self.inbox.recv() => {
+                    self.take(message).await?;
+                    if self.state.open_call().is_none() || self.state.cancelled().is_some() {
+                        return Ok(Heard::Fault(CallFault::Stopped));
+                    }
+                    continue;
+                }
+                chunk = stream.next() => chunk,
+                () = sleep_until(deadline) => {
+                    self.deadline = None;
+                    if purpose == Purpose::Turn {
+                        self.record(Event::LimitReached { which: Which::Time });
+                    }
+                    return Ok(Heard::Fault(CallFault::Stopped));
+                }
+                () = tokio::time::sleep_until(silent_until) => {
+                    let message = format!("the model was silent for {} s", silence.as_secs());
+                    return Ok(Heard::Fault(CallFault::Transient { message }));
+                }
+            };
+            silent_until = Instant::now() + silence;
+            let text = match chunk {
+                Some(Ok(chunk)) => ingest.take(chunk),
+                Some(Err(error)) => Err(error),
+                None => break,
+            };
+            match text {
+                Ok(Some(text)) => self.show(turn, text),
+                Ok(None) if ingest.is_done() => break,
+                Ok(None) => {}
+                Err(error) => return Ok(Heard::Fault(fault(error))),
+            }
+        }
+        Ok(match ingest.finish() {
+            Ok((reply, usage)) => Heard::Reply(Box::new(reply), usage),
+            Err(error) => Heard::Fault(fault(error)),
+        })
+    }
+
+    fn show(&self, turn: u32, text: String) {
+        if self.tree.watchers.are_there() {
+            let session = self.state.session().clone();
+            self.tree.watchers.send(Live::Delta { session, turn, text: text.into() });
+        }
+    }
+
+    fn settle(&mut self, heard: Heard, turn: u32, attempt: u32, reserved: Amount) {
+        match heard {
+            Heard::Reply(reply, usage) => {
+                let spent = self.cost(usage, reserved);
+                self.record(Event::Replied { turn, reply: *reply, spent });
+            }
+            Heard::Fault(cause) => {
+                let session = self.state.session().clone();
+                self.tree.watchers.send(Live::Discarded { session, turn });
+                // Whoever answered may have worked and be paid for it: the reserve is the most that it can be.
+                let spent = match cause {
+                    CallFault::Stopped | CallFault::Interrupted => Spent::doubtful(reserved),
+                    CallFault::Transient { .. } | CallFault::Fatal { .. } | CallFault::Unaffordable => {
+                        Spent::default()
+                    }
+                };
+                self.record(Event::CallFailed { turn, attempt, cause, spent });
+            }
+        }
+    }
+
+    fn cost(&self, usage: Usage, reserved: Amount) -> Spent {
+        let usd = self.kit.meter.price.of(usage);
+        let used = Amount { tokens: usage.total(), usd, agents: 0 };
+        Spent { usage, usd, turns: 1, overrun: used.minus(reserved), ..Spent::default() }
+    }
+}
+
+fn fault(error: ModelError) -> CallFault {
+    match error {
+        ModelError::Transient(message) => CallFault::Transient { message },
+        ModelError::Fatal(message) => CallFault::Fatal { message },
+    }
+}

@@ -1,0 +1,103 @@
+//! What a runtime is told once.
+
+use std::time::Duration;
+
+use brigade_core::faces::delegate::SwarmConfig;
+use brigade_core::grant::Names;
+use brigade_core::permission::{Mode, Permissions};
+use brigade_core::{Agent, Budget, Limit};
+
+use crate::tool::{ShellSettings, Toolbox, Workspace};
+
+/// Everything that a runtime is told once. Nothing here is read from the environment.
+#[derive(Clone)]
+pub struct Settings {
+    /// The model of agents that name none: `provider/model`.
+    pub model: String,
+    /// The agent that takes a task from a person.
+    pub lead: Agent,
+    /// The section `swarm`.
+    pub swarm: SwarmConfig,
+    /// Limits of single sessions and of the tree.
+    pub limits: Limits,
+    /// What a tree may use up.
+    pub budget: Budget,
+    /// Which calls are allowed.
+    pub permissions: Permissions,
+    /// Which models agents may choose.
+    pub models: Names,
+    /// The folder that tools work in.
+    pub workspace: Workspace,
+    /// The tools there are.
+    pub tools: Toolbox,
+    /// How commands are run; without it `shell` is not offered.
+    pub shell: Option<ShellSettings>,
+}
+
+/// Limits of single sessions and of the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Model calls of the lead.
+    pub lead_turns: u32,
+    /// Model calls of a child.
+    pub child_turns: u32,
+    /// How long a child may take.
+    pub child_timeout: Duration,
+    /// How deep a tree may get, over all faces.
+    pub max_depth: u32,
+    /// Active sessions at once in a tree.
+    pub concurrency: usize,
+    /// The longest result of a child that its parent reads whole.
+    pub result_bytes: usize,
+    /// Output tokens of one reply.
+    pub max_tokens: u64,
+    /// How long a model may stay silent.
+    pub model_silence: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            lead_turns: 50,
+            child_turns: 50,
+            child_timeout: Duration::from_secs(600),
+            max_depth: 10,
+            concurrency: 64,
+            result_bytes: 16_384,
+            max_tokens: 4096,
+            model_silence: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The budget of a tree where nobody says otherwise.
+pub const DEFAULT_BUDGET: Budget =
+    Budget { tokens: Limit::AtMost(2_000_000), usd: Limit::Unlimited, agents: Limit::AtMost(100) };
+
+const LEAD_PROMPT: &str = "You are the lead of a small brigade of agents. Work out what the task needs. Do small \
+things yourself with your tools; hand parts that stand on their own to specialists with `delegate`, several in one \
+reply where they can run side by side, and give each all it needs to know. Check what comes back, put the results \
+together and answer with the finished result.";
+
+impl Settings {
+    /// Settings with the defaults: the standard tools, mode `edit`, no `shell`.
+    pub fn new(model: impl Into<String>, workspace: Workspace) -> Settings {
+        Settings {
+            model: model.into(),
+            lead: Settings::lead(),
+            swarm: SwarmConfig::default(),
+            limits: Limits::default(),
+            budget: DEFAULT_BUDGET,
+            permissions: Permissions { mode: Mode::Edit, ..Permissions::default() },
+            models: Names::Any,
+            workspace,
+            tools: Toolbox::standard(),
+            shell: None,
+        }
+    }
+
+    /// The built-in lead agent.
+    pub fn lead() -> Agent {
+        Agent { id: "lead".to_owned(), name: "lead".to_owned(), prompt: LEAD_PROMPT.to_owned(), ..Agent::default() }
+    }
+}

@@ -1,0 +1,256 @@
+//! Where logs are kept. The store is also the bus: whoever wants to say something to a session appends it.
+
+pub mod memory;
+pub mod sqlite;
+
+mod codec;
+mod export;
+mod holder;
+mod lease;
+
+use std::sync::Arc;
+
+use brigade_core::{Event, Hash, Record, SessionId};
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+
+pub use codec::DecodeError;
+pub use export::{Cut, ImportError, Imported, export, import};
+pub use holder::{Holder, Liveness};
+pub use memory::MemoryStore;
+pub use sqlite::SqliteStore;
+
+/// A place in the store: increasing, with gaps.
+pub type Pos = u64;
+
+/// What the log of a session has to look like for an append to happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// It has exactly this many facts, so that the first new one gets this `seq`.
+    Length(u64),
+    /// It exists. Only outside words may be appended blindly.
+    Exists,
+}
+
+/// Facts to append to one session, all or none.
+#[derive(Debug, Clone)]
+pub struct Append {
+    /// The session.
+    pub session: SessionId,
+    /// What its log has to look like.
+    pub expect: Expect,
+    /// The facts.
+    pub events: Vec<Event>,
+    /// Definitions that the facts name by hash: written in the same transaction, where they are new.
+    pub blobs: Vec<Arc<str>>,
+    /// The right to run the tree. `None` only for outside words.
+    pub lease: Option<Lease>,
+    /// When it happens, in UTC milliseconds.
+    pub at: u64,
+}
+
+/// Where appended facts stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// The `seq` of the first.
+    pub first_seq: u64,
+    /// The place of the first; those of one append follow each other without a gap.
+    pub first_pos: Pos,
+}
+
+/// The right to run one tree. A later lease of the same tree has a higher epoch and fences this one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The session at the top of the tree.
+    pub root: SessionId,
+    /// Increases with every lease of this tree.
+    pub epoch: u64,
+    /// When the tree was last run before, in UTC milliseconds, where it was.
+    pub last_run: Option<u64>,
+}
+
+/// A tree in a listing. One that cannot be read is listed all the same, with the reason: it must not hide the others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RootSummary {
+    /// The session at the top.
+    pub root: SessionId,
+    /// The first fact: the task and the agent.
+    pub first: Result<Record, StoreError>,
+    /// The last fact of the top session: its end, if it has one.
+    pub last: Result<Record, StoreError>,
+    /// Who runs it now, if somebody does.
+    pub runner: Option<Holder>,
+}
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Somebody else appended first. Read what was missed, fold, and try what is still true.
+    #[error("session {session} has {actual} facts, not the expected {expected}")]
+    Conflict {
+        /// The session.
+        session: SessionId,
+        /// What was expected.
+        expected: u64,
+        /// What there is.
+        actual: u64,
+    },
+    /// Another runner has taken over the tree.
+    #[error("another runner has taken over {root}; this one stops (epoch {epoch} is over)")]
+    Fenced {
+        /// The tree.
+        root: SessionId,
+        /// The epoch that is over.
+        epoch: u64,
+    },
+    /// A living runner holds the tree.
+    #[error("{root} is being run by {holder}; wait for it, or stop it with `brigade cancel {root}`")]
+    Held {
+        /// The tree.
+        root: SessionId,
+        /// Who holds it.
+        holder: Holder,
+    },
+    /// The fact is no outside word, and so needs a lease and an expected length.
+    #[error("only the runner of session {session} may append `{kind}` to it, under its lease and at a known length")]
+    NotOutside {
+        /// The session.
+        session: SessionId,
+        /// The kind of the fact.
+        kind: &'static str,
+    },
+    /// A session that is to be restored is already there, and is another one.
+    #[error("session {session} is already in this store and differs at record {seq}; remove it there first")]
+    Differs {
+        /// The session.
+        session: SessionId,
+        /// The first record that differs.
+        seq: u64,
+    },
+    /// There is no such session.
+    #[error("there is no session {0}; `brigade sessions list` shows those there are")]
+    Unknown(SessionId),
+    /// A record is damaged.
+    #[error("session {session}: the record {seq} is damaged ({cause}); the records before it are whole")]
+    Damaged {
+        /// The session.
+        session: SessionId,
+        /// The record.
+        seq: u64,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A record is missing.
+    #[error("session {session}: the record {seq} is missing; the records before it are whole")]
+    Hole {
+        /// The session.
+        session: SessionId,
+        /// The first that is missing.
+        seq: u64,
+    },
+    /// The session was written by a newer version and is read-only for this one.
+    #[error("session {session} was written by a newer brigade (record {seq}: {what}); upgrade to run it")]
+    Newer {
+        /// The session.
+        session: SessionId,
+        /// The record.
+        seq: u64,
+        /// What this version does not know.
+        what: String,
+    },
+    /// The whole store was made by a newer version.
+    #[error("the store {place} has format {found}, and this brigade knows formats up to {known}; upgrade brigade")]
+    NewerStore {
+        /// Where it is.
+        place: String,
+        /// Its format.
+        found: u32,
+        /// The newest that this version knows.
+        known: u32,
+    },
+    /// There is no room.
+    #[error("the disk of {place} is full; make room and run `brigade resume`: nothing recorded is lost")]
+    Full {
+        /// Where.
+        place: String,
+    },
+    /// The store can't be written.
+    #[error("{place} cannot be written: {cause}; use --store to name another place")]
+    ReadOnly {
+        /// Where.
+        place: String,
+        /// Why.
+        cause: String,
+    },
+    /// Something else went wrong with the file.
+    #[error("the store {place}: {cause}")]
+    Broken {
+        /// Where.
+        place: String,
+        /// What.
+        cause: String,
+    },
+    /// The store was closed, or fell over on purpose in a test.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// The log of every session.
+///
+/// # Contract
+///
+/// * An append is atomic: after a crash either all of its facts are there or none. When it returns, they are durable.
+/// * `seq` is dense per session from 0. `pos` increases over the whole store; a reader that has seen a position has
+///   seen all facts before it.
+/// * An append with a lease happens only while that lease is the latest of its tree, checked in the same transaction.
+/// * An append without a lease carries outside words only.
+/// * An append whose future is dropped before it is ready may happen or not.
+/// * Reading stops with an error at the first record that is damaged, missing or not understood. What was read before
+///   can be had with [`Store::read_prefix`].
+pub trait Store: Send + Sync + 'static {
+    /// Appends facts.
+    fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>>;
+
+    /// The facts of a session from `from` on. A session without any fact is [`StoreError::Unknown`].
+    fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
+
+    /// The facts of a session up to the first that cannot be read, and why it can't.
+    fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>>;
+
+    /// The facts of a session and all below it after a position, in the order of the store, at most `limit`. Those
+    /// before one that cannot be read are returned as they are; the next call, after them, returns the error.
+    fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
+
+    /// The outside words in a tree after a position: where to look, not what was said.
+    fn words(&self, root: &SessionId, after: Pos) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>>;
+
+    /// Changes whenever somebody without a lease, or another process, may have appended something.
+    fn stirred(&self) -> watch::Receiver<u64>;
+
+    /// Takes the right to run a tree. A dead holder on the same host is replaced at once, one on another host when it
+    /// has not renewed for 30 seconds; a living one is an error.
+    fn lease(&self, root: &SessionId, holder: &Holder, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>>;
+
+    /// Says that the holder is alive.
+    fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Gives the right back.
+    fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// All sessions at the top of a tree, newest first.
+    fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>>;
+
+    /// The ids of a session and all below it.
+    fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
+
+    /// Removes a session and all below it, but not what was continued on its own below it: a session with a lease of
+    /// its own. A tree that is being run cannot be removed.
+    fn remove(&self, root: &SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// A definition by its hash.
+    fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>>;
+
+    /// Writes facts as another store had them: `session`, `seq`, `at` and `v` are kept, `pos` is new, in the given
+    /// order. What is already there has to be the same. All or none; returns how many were not there yet.
+    fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>>;
+}

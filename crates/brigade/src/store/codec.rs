@@ -1,0 +1,174 @@
+//! Facts as bytes: JSON with long texts put aside, and a checksum over all that a record says.
+
+use std::sync::Arc;
+
+use brigade_core::event::{TYPES, VERSION};
+use brigade_core::text::INLINE_BYTES;
+use brigade_core::{Event, Hash, SessionId, Text};
+use serde::Deserialize;
+
+use super::{Append, Expect, StoreError};
+
+/// Why bytes are not a fact.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// A newer version wrote them.
+    #[error("{0}")]
+    Newer(String),
+    /// Nobody wrote them like that.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+impl DecodeError {
+    /// The same, about a record.
+    pub(super) fn of(self, session: &SessionId, seq: u64) -> StoreError {
+        let session = session.clone();
+        match self {
+            DecodeError::Newer(what) => StoreError::Newer { session, seq, what },
+            DecodeError::Damaged(cause) => StoreError::Damaged { session, seq, cause },
+        }
+    }
+}
+
+/// Facts of one session, ready to be written.
+#[derive(Debug, Default)]
+pub(super) struct Encoded {
+    pub(super) facts: Vec<Fact>,
+    /// Contents to keep: definitions that came along and texts that are too long for a fact.
+    pub(super) blobs: Vec<(Hash, Arc<str>)>,
+    /// Contents that the facts name, whether or not they are among the blobs.
+    pub(super) names: Vec<Hash>,
+}
+
+/// One fact, ready to be written.
+#[derive(Debug)]
+pub(super) struct Fact {
+    pub(super) body: Vec<u8>,
+    pub(super) outside: bool,
+}
+
+impl Encoded {
+    /// Content that comes along with the facts.
+    pub(super) fn keep(&mut self, content: Arc<str>) {
+        let hash = Hash::of(content.as_bytes());
+        self.names.push(hash);
+        self.blobs.push((hash, content));
+    }
+
+    /// Adds a fact.
+    pub(super) fn push(&mut self, event: &Event) -> Result<(), serde_json::Error> {
+        self.names.extend(definitions(event));
+        let mut body = serde_json::to_vec(event)?;
+        // A text is never longer than its JSON, so short facts, nearly all of them, are done here without a copy.
+        if body.len() > INLINE_BYTES {
+            let mut event = event.clone();
+            let mut spilled = false;
+            event.texts_mut(&mut |text| {
+                if let Text::Whole(whole) = text
+                    && whole.len() > INLINE_BYTES
+                {
+                    let hash = Hash::of(whole.as_bytes());
+                    self.names.push(hash);
+                    self.blobs.push((hash, whole.clone()));
+                    *text = Text::Blob { blob: hash, bytes: whole.len() as u64 };
+                    spilled = true;
+                }
+            });
+            if spilled {
+                body = serde_json::to_vec(&event)?;
+            }
+        }
+        self.facts.push(Fact { body, outside: event.is_outside_word() });
+        Ok(())
+    }
+}
+
+/// The definitions that a fact names: whoever has the fact needs them too.
+pub(super) fn definitions(event: &Event) -> impl Iterator<Item = Hash> {
+    let hashes = match event {
+        Event::Started { agent, grant, .. } | Event::Delegated { agent, grant, .. } => {
+            [Some(*agent), Some(grant.authority)]
+        }
+        _ => [None, None],
+    };
+    hashes.into_iter().flatten()
+}
+
+/// Refuses facts that may not be appended the way `append` wants to.
+pub(super) fn check_outside(append: &Append) -> Result<(), StoreError> {
+    if append.lease.is_some() && matches!(append.expect, Expect::Length(_)) {
+        return Ok(());
+    }
+    match append.events.iter().find(|event| !event.is_outside_word()) {
+        Some(event) => Err(StoreError::NotOutside { session: append.session.clone(), kind: event.kind() }),
+        None => Ok(()),
+    }
+}
+
+/// A fact from its bytes. Texts that were put aside are still aside; see [`hydrate`].
+pub(super) fn decode(body: &[u8], v: u64) -> Result<Event, DecodeError> {
+    if v > u64::from(VERSION) {
+        return Err(DecodeError::Newer(format!("version {v} of the log")));
+    }
+    serde_json::from_slice(body).map_err(|error| explain(body, &error))
+}
+
+/// Tells what a newer version wrote from what nobody wrote. The checksum held, so an unknown name is a name that this
+/// version has yet to learn: above all a field of a grant, which would narrow it.
+fn explain(body: &[u8], error: &serde_json::Error) -> DecodeError {
+    #[derive(Deserialize)]
+    struct Tagged {
+        r#type: String,
+    }
+    let message = error.to_string();
+    match serde_json::from_slice::<Tagged>(body) {
+        Ok(tagged) if !TYPES.contains(&tagged.r#type.as_str()) => {
+            DecodeError::Newer(format!("the event type `{}`", tagged.r#type))
+        }
+        Ok(tagged) if message.contains("unknown field") || message.contains("unknown variant") => {
+            DecodeError::Newer(format!("{message} in a `{}`", tagged.r#type))
+        }
+        _ => DecodeError::Damaged(message),
+    }
+}
+
+/// Puts the texts back that [`Encoded::push`] put aside.
+pub(super) fn hydrate<E: From<DecodeError>>(
+    event: &mut Event,
+    body: &[u8],
+    find: &mut dyn FnMut(Hash) -> Result<Option<Arc<str>>, E>,
+) -> Result<(), E> {
+    // Most facts have no long text, and looking for the key is cheaper than visiting.
+    if !body.windows(7).any(|window| window == b"\"blob\":") {
+        return Ok(());
+    }
+    let mut fault = Ok(());
+    event.texts_mut(&mut |text| {
+        let Text::Blob { blob, .. } = text else { return };
+        if fault.is_err() {
+            return;
+        }
+        match find(*blob) {
+            Ok(Some(content)) if Hash::of(content.as_bytes()) == *blob => *text = Text::Whole(content),
+            Ok(Some(_)) => fault = Err(DecodeError::Damaged(format!("its text {blob} was altered")).into()),
+            Ok(None) => fault = Err(DecodeError::Damaged(format!("its text {blob} is missing")).into()),
+            Err(error) => fault = Err(error),
+        }
+    });
+    fault
+}
+
+/// The checksum of a record: eight bytes are plenty against decay, which is all that it guards against.
+pub(super) fn checksum(session: &str, seq: u64, pos: u64, at: u64, v: u64, body: &[u8]) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new();
+    let mut head = [0u8; 40];
+    let numbers = [seq, pos, at, v, session.len() as u64];
+    for (place, number) in head.chunks_exact_mut(8).zip(numbers) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    hasher.update(&head).update(session.as_bytes()).update(body);
+    let mut sum = [0u8; 8];
+    sum.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    sum
+}

@@ -1,0 +1,269 @@
+//! A tree as lines of JSON, and back. Every line carries what it takes to check it, and the last one says that it is
+//! the last, so that a copy that was cut off is known for what it is.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use brigade_core::{Hash, Record, SessionId};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::codec::{self, DecodeError, Encoded};
+use super::{Store, StoreError};
+
+/// The format of the lines.
+const FORMAT: u32 = 1;
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
+/// What an import did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// The session at the top of the tree.
+    pub root: SessionId,
+    /// How many records the text holds, up to the cut if there is one.
+    pub records: u64,
+    /// How many of them were not in the store before.
+    pub new: u64,
+    /// Where the text stops being an export, if it does.
+    pub cut: Option<Cut>,
+}
+
+/// Where a text stops being an export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// The line, from 1. All lines before it were imported.
+    pub line: u64,
+    /// What is wrong with it.
+    pub cause: String,
+}
+
+/// Why nothing was imported.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// The text has no whole first line, or that line is none of an export.
+    #[error("this is not an export of a session: {0}; `brigade sessions export` makes one")]
+    NotAnExport(String),
+    /// The text was written by a newer version.
+    #[error("this export has format {found}, and this brigade knows formats up to {known}; upgrade brigade")]
+    NewerFormat {
+        /// Its format.
+        found: u32,
+        /// The newest that this version knows.
+        known: u32,
+    },
+    /// The store did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    brigade_export: u32,
+    root: SessionId,
+}
+
+/// A content, before the first record that names it.
+#[derive(Serialize, Deserialize)]
+struct BlobLine {
+    blob: Hash,
+    text: Arc<str>,
+}
+
+/// A record. The event is kept as the bytes that the checksum is over.
+#[derive(Serialize, Deserialize)]
+struct RecordLine<'a> {
+    session: SessionId,
+    seq: u64,
+    at: u64,
+    v: u64,
+    sum: String,
+    #[serde(borrow)]
+    event: &'a RawValue,
+}
+
+/// The last line: how many records there are.
+#[derive(Serialize, Deserialize)]
+struct EndLine {
+    end: u64,
+}
+
+/// A session and all below it as lines of JSON.
+pub async fn export(store: &dyn Store, root: &SessionId) -> Result<String, StoreError> {
+    let mut lines = Lines::default();
+    lines.push(&Header { brigade_export: FORMAT, root: root.clone() })?;
+    let mut written: HashSet<Hash> = HashSet::new();
+    let (mut after, mut count) = (0, 0);
+    loop {
+        let page = store.tail(root, after, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after = last.pos;
+        for record in page {
+            for hash in codec::definitions(&record.event) {
+                if written.insert(hash)
+                    && let Some(text) = store.blob(hash).await?
+                {
+                    lines.push(&BlobLine { blob: hash, text })?;
+                }
+            }
+            lines.record(&record, &mut written)?;
+            count += 1;
+        }
+    }
+    if count == 0 {
+        return Err(StoreError::Unknown(root.clone()));
+    }
+    lines.push(&EndLine { end: count })?;
+    Ok(lines.0)
+}
+
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn push(&mut self, line: &impl Serialize) -> Result<(), StoreError> {
+        self.0.push_str(&serde_json::to_string(line).map_err(unwritable)?);
+        self.0.push('\n');
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Record, written: &mut HashSet<Hash>) -> Result<(), StoreError> {
+        let mut encoded = Encoded::default();
+        encoded.push(&record.event).map_err(unwritable)?;
+        for (blob, text) in encoded.blobs {
+            if written.insert(blob) {
+                self.push(&BlobLine { blob, text })?;
+            }
+        }
+        for fact in encoded.facts {
+            let event: &RawValue = serde_json::from_slice(&fact.body).map_err(unwritable)?;
+            let Record { session, seq, at, v, .. } = record;
+            let v = u64::from(*v);
+            let sum = sum(session, *seq, *at, v, event);
+            self.push(&RecordLine { session: session.clone(), seq: *seq, at: *at, v, sum, event })?;
+        }
+        Ok(())
+    }
+}
+
+fn unwritable(error: serde_json::Error) -> StoreError {
+    StoreError::Broken { place: "of this export".into(), cause: error.to_string() }
+}
+
+/// Positions differ from store to store, so the checksum of a line is over none.
+fn sum(session: &SessionId, seq: u64, at: u64, v: u64, event: &RawValue) -> String {
+    let sum = codec::checksum(session.as_str(), seq, 0, at, v, event.get().as_bytes());
+    format!("{:016x}", u64::from_be_bytes(sum))
+}
+
+/// Puts an exported tree into a store. What is whole before a cut or the first bad line is imported, in one
+/// transaction, and the cut is reported. A session that the store already has must be the same as far as both go.
+pub async fn import(store: &dyn Store, text: &str) -> Result<Imported, ImportError> {
+    let mut lines = text.split_inclusive('\n');
+    let header = lines.next().and_then(|line| line.strip_suffix('\n'));
+    let header = header.ok_or_else(|| ImportError::NotAnExport("its first line is not whole".into()))?;
+    let header: Header =
+        serde_json::from_str(header).map_err(|error| ImportError::NotAnExport(error.to_string()))?;
+    if header.brigade_export > FORMAT {
+        return Err(ImportError::NewerFormat { found: header.brigade_export, known: FORMAT });
+    }
+    let mut tree = Tree { root: header.root, records: Vec::new(), blobs: HashMap::new(), end: End::Missing };
+    let mut cut = None;
+    let mut number = 1;
+    for line in lines {
+        number += 1;
+        match tree.take(line) {
+            Ok(()) => {}
+            Err(Bad::Line(cause)) => {
+                cut = Some(Cut { line: number, cause });
+                break;
+            }
+            Err(Bad::Newer(error)) => return Err(error.into()),
+        }
+    }
+    if cut.is_none() && tree.end == End::Missing {
+        cut = Some(Cut { line: number + 1, cause: "the text ends before its last line".into() });
+    }
+    let records = tree.records.len() as u64;
+    let new = store.restore(tree.records, tree.blobs.into_values().collect()).await?;
+    Ok(Imported { root: tree.root, records, new, cut })
+}
+
+/// What was read of a text so far.
+struct Tree {
+    root: SessionId,
+    records: Vec<Record>,
+    blobs: HashMap<Hash, Arc<str>>,
+    end: End,
+}
+
+#[derive(PartialEq, Eq)]
+enum End {
+    Missing,
+    Seen,
+}
+
+/// Why a line is not taken.
+enum Bad {
+    /// It is cut or damaged; those before it are good.
+    Line(String),
+    /// This version must not touch the session at all.
+    Newer(StoreError),
+}
+
+impl From<serde_json::Error> for Bad {
+    fn from(error: serde_json::Error) -> Bad {
+        Bad::Line(error.to_string())
+    }
+}
+
+impl From<DecodeError> for Bad {
+    fn from(error: DecodeError) -> Bad {
+        Bad::Line(error.to_string())
+    }
+}
+
+impl Tree {
+    fn take(&mut self, line: &str) -> Result<(), Bad> {
+        let bad = |cause: &str| Err(Bad::Line(cause.into()));
+        let Some(line) = line.strip_suffix('\n') else { return bad("the line is cut") };
+        if self.end == End::Seen {
+            return bad("there is more after the last line");
+        }
+        if line.starts_with(r#"{"blob":"#) {
+            let BlobLine { blob, text } = serde_json::from_str(line)?;
+            if Hash::of(text.as_bytes()) != blob {
+                return bad("the content does not fit its hash");
+            }
+            self.blobs.insert(blob, text);
+        } else if line.starts_with(r#"{"end":"#) {
+            let EndLine { end } = serde_json::from_str(line)?;
+            if end != self.records.len() as u64 {
+                return bad("the number of records does not fit");
+            }
+            self.end = End::Seen;
+        } else {
+            self.record(serde_json::from_str(line)?)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, line: RecordLine<'_>) -> Result<(), Bad> {
+        let RecordLine { session, seq, at, v, event, .. } = line;
+        if line.sum != sum(&session, seq, at, v, event) {
+            return Err(Bad::Line("the checksum does not fit".into()));
+        }
+        if !self.root.contains(&session) {
+            return Err(Bad::Line(format!("the session {session} is not of this tree")));
+        }
+        let body = event.get().as_bytes();
+        let mut event = codec::decode(body, v).map_err(|error| match error {
+            DecodeError::Newer(_) => Bad::Newer(error.of(&session, seq)),
+            DecodeError::Damaged(cause) => Bad::Line(cause),
+        })?;
+        codec::hydrate(&mut event, body, &mut |hash| Ok::<_, Bad>(self.blobs.get(&hash).cloned()))?;
+        let v = u16::try_from(v).map_err(|error| Bad::Line(error.to_string()))?;
+        self.records.push(Record { session, seq, pos: 0, at, v, event });
+        Ok(())
+    }
+}

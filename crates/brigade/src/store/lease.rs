@@ -1,0 +1,59 @@
+//! The rules of leases, the same for every store.
+
+use brigade_core::SessionId;
+
+use super::{Holder, Lease, StoreError};
+
+/// What a store keeps about the right to run a tree. It stays after a release, so that epochs never repeat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LeaseRow {
+    pub(super) epoch: u64,
+    /// Nobody after a release.
+    pub(super) holder: Option<Holder>,
+    /// When the holder was last known to live.
+    pub(super) renewed: u64,
+    /// When the tree was last run; none where it never was, or was removed.
+    pub(super) last_run: Option<u64>,
+}
+
+impl LeaseRow {
+    /// Who runs the tree now, as far as `observer` can know.
+    pub(super) fn runner(&self, observer: &Holder, at: u64) -> Option<&Holder> {
+        self.holder.as_ref().filter(|holder| holder.stands(self.renewed, observer, at))
+    }
+
+    /// Whether `lease` is the latest and has not been given back.
+    pub(super) fn admits(&self, lease: &Lease) -> bool {
+        self.epoch == lease.epoch && self.holder.is_some()
+    }
+
+    /// What is left when the tree is removed: an epoch that fences whoever still believes to run it.
+    pub(super) fn buried(&self) -> LeaseRow {
+        LeaseRow { epoch: self.epoch + 1, holder: None, renewed: 0, last_run: None }
+    }
+}
+
+/// Takes the lease of `root`, unless a living runner has it.
+pub(super) fn take(
+    row: Option<&LeaseRow>,
+    root: &SessionId,
+    holder: &Holder,
+    at: u64,
+) -> Result<(Lease, LeaseRow), StoreError> {
+    if let Some(runner) = row.and_then(|row| row.runner(holder, at)) {
+        return Err(StoreError::Held { root: root.clone(), holder: runner.clone() });
+    }
+    let epoch = row.map_or(1, |row| row.epoch + 1);
+    let lease = Lease { root: root.clone(), epoch, last_run: row.and_then(|row| row.last_run) };
+    Ok((lease, LeaseRow { epoch, holder: Some(holder.clone()), renewed: at, last_run: Some(at) }))
+}
+
+/// Why an append under this lease does not happen.
+pub(super) fn fenced(lease: &Lease) -> StoreError {
+    StoreError::Fenced { root: lease.root.clone(), epoch: lease.epoch }
+}
+
+/// A session and those above it, the nearest first: a lease of any of them may be what runs it.
+pub(super) fn lineage(session: &SessionId) -> impl Iterator<Item = SessionId> {
+    std::iter::successors(Some(session.clone()), SessionId::parent)
+}

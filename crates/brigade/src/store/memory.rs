@@ -1,0 +1,299 @@
+//! Logs in memory, for tests and for embedders that keep nothing. The contract is the same as on disk.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use brigade_core::event::VERSION;
+use brigade_core::{Hash, Record, SessionId};
+use futures::future::{BoxFuture, ready};
+use tokio::sync::watch;
+
+use super::codec;
+use super::lease::{self, LeaseRow, lineage};
+use super::{Append, Appended, Expect, Holder, Lease, Pos, RootSummary, Store, StoreError};
+
+/// The log of every session, gone with the process.
+#[derive(Debug)]
+pub struct MemoryStore {
+    logs: Mutex<Logs>,
+    stir: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Logs {
+    sessions: BTreeMap<SessionId, Vec<Record>>,
+    order: BTreeMap<Pos, (SessionId, u64)>,
+    last_pos: Pos,
+    blobs: HashMap<Hash, Arc<str>>,
+    /// Which contents a session names.
+    names: HashMap<SessionId, HashSet<Hash>>,
+    leases: BTreeMap<SessionId, LeaseRow>,
+    /// The latest time that anybody told: the only clock there is.
+    now: u64,
+}
+
+impl Default for MemoryStore {
+    fn default() -> MemoryStore {
+        MemoryStore::new()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> MemoryStore {
+        MemoryStore { logs: Mutex::default(), stir: watch::Sender::new(0) }
+    }
+
+    fn logs(&self) -> MutexGuard<'_, Logs> {
+        // Every change is checked before it begins, so what a panicking thread leaves is whole.
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stir(&self) {
+        self.stir.send_modify(|count| *count += 1);
+    }
+
+    fn answer<T: Send + 'static>(&self, work: impl FnOnce(&mut Logs) -> T) -> BoxFuture<'_, T> {
+        let answer = work(&mut self.logs());
+        Box::pin(ready(answer))
+    }
+}
+
+impl Logs {
+    fn append(&mut self, append: Append) -> Result<Appended, StoreError> {
+        codec::check_outside(&append)?;
+        if let Some(lease) = &append.lease {
+            self.check_lease(lease, &append.session)?;
+        }
+        let length = self.length(&append.session);
+        match append.expect {
+            Expect::Length(expected) if expected != length => {
+                return Err(StoreError::Conflict { session: append.session, expected, actual: length });
+            }
+            Expect::Exists if length == 0 => return Err(StoreError::Unknown(append.session)),
+            Expect::Length(_) | Expect::Exists => {}
+        }
+        self.now = self.now.max(append.at);
+        self.keep(&append.session, append.blobs);
+        let first_pos = self.last_pos + 1;
+        for (event, seq) in append.events.into_iter().zip(length..) {
+            let session = append.session.clone();
+            self.push(Record { session, seq, pos: 0, at: append.at, v: VERSION, event });
+        }
+        if let Some(row) = append.lease.and_then(|lease| self.leases.get_mut(&lease.root)) {
+            row.renewed = append.at;
+            row.last_run = Some(append.at);
+        }
+        Ok(Appended { first_seq: length, first_pos })
+    }
+
+    fn push(&mut self, record: Record) {
+        self.last_pos += 1;
+        let record = Record { pos: self.last_pos, ..record };
+        let named = codec::definitions(&record.event);
+        self.names.entry(record.session.clone()).or_default().extend(named);
+        self.order.insert(record.pos, (record.session.clone(), record.seq));
+        self.sessions.entry(record.session.clone()).or_default().push(record);
+    }
+
+    fn keep(&mut self, session: &SessionId, blobs: Vec<Arc<str>>) {
+        for content in blobs {
+            let hash = Hash::of(content.as_bytes());
+            self.names.entry(session.clone()).or_default().insert(hash);
+            self.blobs.insert(hash, content);
+        }
+    }
+
+    fn length(&self, session: &SessionId) -> u64 {
+        self.sessions.get(session).map_or(0, |records| records.len() as u64)
+    }
+
+    fn check_lease(&self, lease: &Lease, session: &SessionId) -> Result<(), StoreError> {
+        let admitted = self.leases.get(&lease.root).is_some_and(|row| row.admits(lease));
+        if admitted && lease.root.contains(session) { Ok(()) } else { Err(lease::fenced(lease)) }
+    }
+
+    fn check_idle(&self, session: &SessionId) -> Result<(), StoreError> {
+        let observer = Holder::this_process();
+        for root in lineage(session) {
+            let runner = self.leases.get(&root).and_then(|row| row.runner(&observer, self.now));
+            if let Some(holder) = runner.cloned() {
+                return Err(StoreError::Held { root, holder });
+            }
+        }
+        Ok(())
+    }
+
+    fn below<'a>(&'a self, root: &'a SessionId) -> impl Iterator<Item = &'a SessionId> {
+        self.sessions.keys().filter(|session| root.contains(session))
+    }
+
+    fn remove(&mut self, root: &SessionId) -> Result<(), StoreError> {
+        self.check_idle(root)?;
+        let leases = self.leases.iter().filter(|(own, row)| *own != root && row.last_run.is_some());
+        let own: Vec<&SessionId> = leases.map(|(own, _)| own).filter(|own| root.contains(own)).collect();
+        let spared = |session: &SessionId| own.iter().any(|own| own.contains(session));
+        let doomed: Vec<SessionId> = self.below(root).filter(|session| !spared(session)).cloned().collect();
+        if doomed.is_empty() {
+            return Err(StoreError::Unknown(root.clone()));
+        }
+        for session in &doomed {
+            self.sessions.remove(session);
+            self.names.remove(session);
+            if let Some(row) = self.leases.get_mut(session) {
+                *row = row.buried();
+            }
+        }
+        self.order.retain(|_, (session, _)| self.sessions.contains_key(session));
+        self.blobs.retain(|hash, _| self.names.values().any(|names| names.contains(hash)));
+        Ok(())
+    }
+
+    fn restore(&mut self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> Result<u64, StoreError> {
+        let mut lengths: HashMap<SessionId, u64> = HashMap::new();
+        let mut new = Vec::new();
+        for record in records {
+            let known = lengths.get(&record.session).copied();
+            let length = known.unwrap_or_else(|| self.length(&record.session));
+            let (session, seq) = (record.session.clone(), record.seq);
+            if seq > length {
+                return Err(StoreError::Hole { session, seq: length });
+            }
+            if seq == length {
+                self.check_idle(&session)?;
+                new.push(record);
+                lengths.insert(session, length + 1);
+                continue;
+            }
+            let there = self.sessions.get(&session).and_then(|log| log.get(usize::try_from(seq).ok()?));
+            if there.is_none_or(|there| Record { pos: there.pos, ..record } != *there) {
+                return Err(StoreError::Differs { session, seq });
+            }
+            lengths.insert(session, length);
+        }
+        if let Some(first) = new.first() {
+            let session = first.session.clone();
+            self.keep(&session, blobs);
+        }
+        let count = new.len() as u64;
+        new.into_iter().for_each(|record| self.push(record));
+        Ok(count)
+    }
+
+    fn roots(&self) -> Vec<RootSummary> {
+        let observer = Holder::this_process();
+        let tops = self.sessions.iter().filter(|(session, _)| session.parent().is_none());
+        let summary = |(root, records): (&SessionId, &Vec<Record>)| {
+            let runner = self.leases.get(root).and_then(|row| row.runner(&observer, self.now)).cloned();
+            let (first, last) = (records.first()?.clone(), records.last()?.clone());
+            Some((first.pos, RootSummary { root: root.clone(), first: Ok(first), last: Ok(last), runner }))
+        };
+        let mut found: Vec<(Pos, RootSummary)> = tops.filter_map(summary).collect();
+        found.sort_by_key(|(born, _)| std::cmp::Reverse(*born));
+        found.into_iter().map(|(_, summary)| summary).collect()
+    }
+
+    fn read(&self, session: &SessionId, from: u64) -> Result<Vec<Record>, StoreError> {
+        let records = self.sessions.get(session).ok_or_else(|| StoreError::Unknown(session.clone()))?;
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        Ok(records.get(from..).unwrap_or_default().to_vec())
+    }
+
+    fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> Vec<Record> {
+        let places = self.order.range(after.saturating_add(1)..).filter(|(_, (session, _))| root.contains(session));
+        let record = |(_, (session, seq)): (&Pos, &(SessionId, u64))| {
+            self.sessions.get(session)?.get(usize::try_from(*seq).ok()?).cloned()
+        };
+        places.filter_map(record).take(limit).collect()
+    }
+}
+
+impl Store for MemoryStore {
+    fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
+        Box::pin(async move {
+            let outside = append.lease.is_none();
+            let appended = self.logs().append(append)?;
+            if outside {
+                self.stir();
+            }
+            Ok(appended)
+        })
+    }
+
+    fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        self.answer(|logs| logs.read(session, from))
+    }
+
+    fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
+        self.answer(|logs| logs.read(session, 0).map(|records| (records, None)))
+    }
+
+    fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        self.answer(|logs| Ok(logs.tail(root, after, limit)))
+    }
+
+    fn words(&self, root: &SessionId, after: Pos) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
+        self.answer(|logs| {
+            let records = logs.tail(root, after, usize::MAX).into_iter();
+            let words = records.filter(|record| record.event.is_outside_word());
+            Ok(words.map(|record| (record.session, record.pos)).collect())
+        })
+    }
+
+    fn stirred(&self) -> watch::Receiver<u64> {
+        self.stir.subscribe()
+    }
+
+    fn lease(&self, root: &SessionId, holder: &Holder, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
+        self.answer(|logs| {
+            let (lease, row) = lease::take(logs.leases.get(root), root, holder, at)?;
+            logs.now = logs.now.max(at);
+            logs.leases.insert(root.clone(), row);
+            Ok(lease)
+        })
+    }
+
+    fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.answer(|logs| {
+            logs.now = logs.now.max(at);
+            let row = logs.leases.get_mut(&lease.root).filter(|row| row.admits(lease));
+            let row = row.ok_or_else(|| lease::fenced(lease))?;
+            row.renewed = at;
+            row.last_run = Some(at);
+            Ok(())
+        })
+    }
+
+    fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.answer(|logs| {
+            if let Some(row) = logs.leases.get_mut(&lease.root).filter(|row| row.admits(lease)) {
+                row.holder = None;
+            }
+            Ok(())
+        })
+    }
+
+    fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
+        self.answer(|logs| Ok(logs.roots()))
+    }
+
+    fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        self.answer(|logs| Ok(logs.below(root).cloned().collect()))
+    }
+
+    fn remove(&self, root: &SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
+        let result = self.logs().remove(root);
+        self.stir();
+        Box::pin(ready(result))
+    }
+
+    fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>> {
+        self.answer(|logs| Ok(logs.blobs.get(&hash).cloned()))
+    }
+
+    fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
+        let result = self.logs().restore(records, blobs);
+        self.stir();
+        Box::pin(ready(result))
+    }
+}

@@ -1,0 +1,195 @@
+//! Logs in one SQLite file: any number of processes, one writer at a time, durable when an append returns.
+
+mod checkpoint;
+mod ledger;
+mod lock;
+mod reader;
+mod remove;
+mod restore;
+mod schema;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use brigade_core::{Hash, Record, SessionId};
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+
+use super::codec::{self, Encoded};
+use super::{Append, Appended, Holder, Lease, Pos, RootSummary, Store, StoreError};
+use checkpoint::Checkpointer;
+use ledger::AppendJob;
+use reader::Reader;
+use schema::Limits;
+use writer::{Job, Ledger, Task, Writer};
+
+/// The log of every session in one file.
+///
+/// Callers encode; one thread writes, and puts what has queued up meanwhile into one transaction. Reading happens on
+/// connections of its own and never waits for a writer. Dropping the store writes what is queued and ends its threads.
+#[derive(Debug)]
+pub struct SqliteStore {
+    place: Arc<Path>,
+    reader: Arc<Reader>,
+    /// None only while the store is dropped: closing the channel is what ends the writer.
+    jobs: Option<mpsc::Sender<Box<dyn Job>>>,
+    writer: Option<JoinHandle<()>>,
+    stirred: watch::Receiver<u64>,
+}
+
+impl SqliteStore {
+    /// Opens a store, and makes it where there is none: the folder and the file are for the owner only.
+    pub fn open(path: &Path) -> Result<SqliteStore, StoreError> {
+        SqliteStore::open_limited(path, Limits::default())
+    }
+
+    /// Opens a store that does not grow beyond `pages` pages of 4 KB; more is [`StoreError::Full`].
+    pub fn open_capped(path: &Path, pages: u32) -> Result<SqliteStore, StoreError> {
+        SqliteStore::open_limited(path, Limits { pages: Some(pages) })
+    }
+
+    fn open_limited(path: &Path, limits: Limits) -> Result<SqliteStore, StoreError> {
+        let place: Arc<Path> = schema::absolute(path).into();
+        let connection = schema::open_writer(&place, limits)?;
+        let checkpointer = Checkpointer::start(&place)?;
+        let (jobs, queue) = mpsc::channel();
+        let (stir, stirred) = watch::channel(0);
+        let writer = Writer::new(place.clone(), connection, queue, stir, checkpointer)?;
+        let thread = std::thread::Builder::new()
+            .name("brigade-store".into())
+            .spawn(move || writer.run())
+            .map_err(|error| schema::io_error(&place, &error))?;
+        let reader = Arc::new(Reader::new(place.clone()));
+        Ok(SqliteStore { place, reader, jobs: Some(jobs), writer: Some(thread), stirred })
+    }
+
+    /// Where the store is.
+    pub fn path(&self) -> PathBuf {
+        self.place.to_path_buf()
+    }
+
+    /// Has the writer do something in its next transaction, and waits until that is durable.
+    async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Ledger<'_>) -> Result<T, writer::Fault> + Send + 'static,
+    {
+        let (task, answer) = Task::new(work);
+        let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
+        jobs.send(task).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Reads on a connection of the pool, off the threads that poll futures.
+    async fn read_with<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(&reader::Snapshot<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        let reader = self.reader.clone();
+        let task = tokio::task::spawn_blocking(move || reader.with(work));
+        task.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.writer.take() {
+            // A writer that fell over has answered nobody since; there is nothing left to tell here.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Store for SqliteStore {
+    fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
+        Box::pin(async move {
+            codec::check_outside(&append)?;
+            let mut encoded = Encoded::default();
+            append.blobs.into_iter().for_each(|content| encoded.keep(content));
+            for event in &append.events {
+                encoded.push(event).map_err(|error| schema::broken(&self.place, error.to_string()))?;
+            }
+            drop(append.events);
+            let job = AppendJob {
+                session: append.session,
+                expect: append.expect,
+                encoded,
+                lease: append.lease,
+                at: append.at,
+            };
+            self.write(move |ledger| ledger.append(&job)).await
+        })
+    }
+
+    fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        let session = session.clone();
+        Box::pin(self.read_with(move |snapshot| match snapshot.session(&session, from)? {
+            (records, None) => Ok(records),
+            (_, Some(fault)) => Err(fault),
+        }))
+    }
+
+    fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
+        let session = session.clone();
+        Box::pin(self.read_with(move |snapshot| snapshot.session(&session, 0)))
+    }
+
+    fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        let root = root.clone();
+        Box::pin(self.read_with(move |snapshot| snapshot.tail(&root, after, limit)))
+    }
+
+    fn words(&self, root: &SessionId, after: Pos) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
+        let root = root.clone();
+        Box::pin(self.read_with(move |snapshot| snapshot.words(&root, after)))
+    }
+
+    fn stirred(&self) -> watch::Receiver<u64> {
+        self.stirred.clone()
+    }
+
+    fn lease(&self, root: &SessionId, holder: &Holder, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
+        let (root, holder) = (root.clone(), holder.clone());
+        Box::pin(self.write(move |ledger| ledger.lease(&root, &holder, at)))
+    }
+
+    fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>> {
+        let lease = lease.clone();
+        Box::pin(self.write(move |ledger| ledger.renew(&lease, at)))
+    }
+
+    fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>> {
+        let lease = lease.clone();
+        Box::pin(self.write(move |ledger| ledger.release(&lease)))
+    }
+
+    fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
+        Box::pin(self.read_with(move |snapshot| snapshot.roots()))
+    }
+
+    fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        let root = root.clone();
+        Box::pin(self.read_with(move |snapshot| snapshot.sessions(&root)))
+    }
+
+    fn remove(&self, root: &SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
+        let root = root.clone();
+        Box::pin(self.write(move |ledger| ledger.remove(&root)))
+    }
+
+    fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>> {
+        Box::pin(self.read_with(move |snapshot| snapshot.blob(hash)))
+    }
+
+    fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
+        Box::pin(async move {
+            let job = restore::RestoreJob::new(records, blobs)
+                .map_err(|error| schema::broken(&self.place, error.to_string()))?;
+            self.write(move |ledger| ledger.restore(&job)).await
+        })
+    }
+}

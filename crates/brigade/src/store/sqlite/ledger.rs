@@ -1,0 +1,229 @@
+//! What may be written in a transaction: facts, what they name, and leases.
+
+use std::collections::HashMap;
+
+use brigade_core::event::VERSION;
+use brigade_core::{Hash, SessionId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::writer::{Fault, Written};
+use crate::store::codec::{self, Encoded, Fact};
+use crate::store::lease::{self, LeaseRow};
+use crate::store::{Appended, Expect, Holder, Lease, StoreError};
+
+/// An append on its way to the writer.
+#[derive(Debug)]
+pub(super) struct AppendJob {
+    pub(super) session: SessionId,
+    pub(super) expect: Expect,
+    pub(super) encoded: Encoded,
+    pub(super) lease: Option<Lease>,
+    pub(super) at: u64,
+}
+
+/// When the trees that this process runs were last written to. Appends renew their lease in the file once a second.
+#[derive(Debug, Default)]
+pub(super) struct LeaseTimes(HashMap<SessionId, LeaseTime>);
+
+#[derive(Debug, Clone, Copy)]
+struct LeaseTime {
+    written: u64,
+    last: u64,
+}
+
+/// How old the time in the file may get before an append writes it anew, in milliseconds.
+const RENEW_EVERY: u64 = 1_000;
+
+/// An open transaction.
+pub(super) struct Ledger<'a> {
+    pub(super) connection: &'a Connection,
+    times: &'a mut LeaseTimes,
+    next_pos: u64,
+    pub(super) written: Written,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn open(connection: &'a Connection, times: &'a mut LeaseTimes) -> rusqlite::Result<Ledger<'a>> {
+        let last: u64 = connection
+            .prepare_cached(
+                "SELECT max(coalesce((SELECT max(pos) FROM events), 0), coalesce((SELECT pos FROM removed), 0))",
+            )?
+            .query_row([], |row| row.get(0))?;
+        Ok(Ledger { connection, times, next_pos: last + 1, written: Written::default() })
+    }
+
+    /// Appends facts, after everything that can refuse them was looked at: a refusal leaves no trace.
+    pub(super) fn append(&mut self, job: &AppendJob) -> Result<Appended, Fault> {
+        if let Some(lease) = &job.lease {
+            self.check_lease(lease, &job.session)?;
+        }
+        let length = self.length(&job.session)?;
+        match job.expect {
+            Expect::Length(expected) if expected != length => {
+                return Err(StoreError::Conflict { session: job.session.clone(), expected, actual: length }.into());
+            }
+            Expect::Exists if length == 0 => return Err(StoreError::Unknown(job.session.clone()).into()),
+            Expect::Length(_) | Expect::Exists => {}
+        }
+        self.keep(&job.session, &job.encoded)?;
+        let first_pos = self.next_pos;
+        for (fact, seq) in job.encoded.facts.iter().zip(length..) {
+            self.insert(&job.session, seq, job.at, u64::from(VERSION), fact)?;
+        }
+        match &job.lease {
+            Some(lease) => self.touch(lease, job.at)?,
+            None => self.written.stirs = true,
+        }
+        Ok(Appended { first_seq: length, first_pos })
+    }
+
+    /// Writes one fact at the next position.
+    pub(super) fn insert(
+        &mut self,
+        session: &SessionId,
+        seq: u64,
+        at: u64,
+        v: u64,
+        fact: &Fact,
+    ) -> rusqlite::Result<()> {
+        let pos = self.next_pos;
+        let sum = codec::checksum(session.as_str(), seq, pos, at, v, &fact.body);
+        self.connection
+            .prepare_cached(
+                "INSERT INTO events (pos, session, seq, at, v, outside, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![pos, session.as_str(), seq, at, v, fact.outside, fact.body, sum])?;
+        self.next_pos += 1;
+        self.written.bytes += fact.body.len() as u64 + 128;
+        Ok(())
+    }
+
+    /// Writes contents that are new, and who names which.
+    pub(super) fn keep(&mut self, session: &SessionId, encoded: &Encoded) -> rusqlite::Result<()> {
+        for (hash, content) in &encoded.blobs {
+            self.connection
+                .prepare_cached("INSERT OR IGNORE INTO blobs (hash, body) VALUES (?, ?)")?
+                .execute(params![hash.as_bytes(), &**content])?;
+            self.written.bytes += content.len() as u64;
+        }
+        encoded.names.iter().try_for_each(|hash| self.name(session, hash))
+    }
+
+    fn name(&self, session: &SessionId, hash: &Hash) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("INSERT OR IGNORE INTO refs (session, hash) VALUES (?, ?)")?
+            .execute(params![session.as_str(), hash.as_bytes()])?;
+        Ok(())
+    }
+
+    /// How many facts a session has.
+    pub(super) fn length(&self, session: &SessionId) -> rusqlite::Result<u64> {
+        let last: Option<u64> = self
+            .connection
+            .prepare_cached("SELECT max(seq) FROM events WHERE session = ?")?
+            .query_row([session.as_str()], |row| row.get(0))?;
+        Ok(last.map_or(0, |last| last + 1))
+    }
+
+    fn check_lease(&self, lease: &Lease, session: &SessionId) -> Result<(), Fault> {
+        let admitted: Option<bool> = self
+            .connection
+            .prepare_cached("SELECT epoch = ? AND pid IS NOT NULL FROM leases WHERE root = ?")?
+            .query_row(params![lease.epoch, lease.root.as_str()], |row| row.get(0))
+            .optional()?;
+        if admitted == Some(true) && lease.root.contains(session) { Ok(()) } else { Err(lease::fenced(lease).into()) }
+    }
+
+    /// Notes that the tree of a lease runs, in the file at most once a second.
+    fn touch(&mut self, lease: &Lease, at: u64) -> rusqlite::Result<()> {
+        let time = self.times.0.entry(lease.root.clone()).or_insert(LeaseTime { written: 0, last: at });
+        time.last = time.last.max(at);
+        if at < time.written.saturating_add(RENEW_EVERY) {
+            return Ok(());
+        }
+        time.written = at;
+        self.write_time(lease, at)
+    }
+
+    fn write_time(&self, lease: &Lease, at: u64) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("UPDATE leases SET renewed = ?1, last_run = ?1 WHERE root = ?2 AND epoch = ?3")?
+            .execute(params![at, lease.root.as_str(), lease.epoch])?;
+        Ok(())
+    }
+
+    /// Takes the right to run a tree.
+    pub(super) fn lease(&mut self, root: &SessionId, holder: &Holder, at: u64) -> Result<Lease, Fault> {
+        let row = lease_row(self.connection, root)?;
+        let (lease, row) = lease::take(row.as_ref(), root, holder, at)?;
+        self.write_lease(root, &row)?;
+        self.times.0.insert(root.clone(), LeaseTime { written: at, last: at });
+        Ok(lease)
+    }
+
+    /// Writes all that is kept about the lease of a tree.
+    pub(super) fn write_lease(&self, root: &SessionId, row: &LeaseRow) -> rusqlite::Result<()> {
+        let holder = row.holder.as_ref();
+        self.connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO leases (root, epoch, host, boot_id, pid, start_time, renewed, last_run)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                root.as_str(),
+                row.epoch,
+                holder.map(|holder| &holder.host),
+                holder.map(|holder| &holder.boot_id),
+                holder.map(|holder| holder.pid),
+                holder.map(|holder| holder.start_time),
+                row.renewed,
+                row.last_run,
+            ])?;
+        Ok(())
+    }
+
+    /// Says that the holder of a lease lives.
+    pub(super) fn renew(&mut self, lease: &Lease, at: u64) -> Result<(), Fault> {
+        self.check_lease(lease, &lease.root)?;
+        self.write_time(lease, at)?;
+        self.times.0.insert(lease.root.clone(), LeaseTime { written: at, last: at });
+        Ok(())
+    }
+
+    /// Gives a lease back, unless somebody else has it.
+    pub(super) fn release(&mut self, lease: &Lease) -> Result<(), Fault> {
+        let Some(row) = lease_row(self.connection, &lease.root)?.filter(|row| row.admits(lease)) else {
+            return Ok(());
+        };
+        let last = self.times.0.remove(&lease.root).map(|time| time.last);
+        let released = LeaseRow { holder: None, last_run: row.last_run.max(last), ..row };
+        Ok(self.write_lease(&lease.root, &released)?)
+    }
+
+    /// Forgets what was noted about a tree.
+    pub(super) fn forget(&mut self, root: &SessionId) {
+        self.times.0.remove(root);
+    }
+}
+
+/// What is kept about the lease of a tree.
+pub(super) fn lease_row(connection: &Connection, root: &SessionId) -> rusqlite::Result<Option<LeaseRow>> {
+    connection
+        .prepare_cached(
+            "SELECT epoch, host, boot_id, pid, start_time, renewed, last_run FROM leases WHERE root = ?",
+        )?
+        .query_row([root.as_str()], |row| {
+            Ok(LeaseRow {
+                epoch: row.get(0)?,
+                holder: holder(row)?,
+                renewed: row.get(5)?,
+                last_run: row.get(6)?,
+            })
+        })
+        .optional()
+}
+
+fn holder(row: &Row<'_>) -> rusqlite::Result<Option<Holder>> {
+    let Some(pid) = row.get(3)? else { return Ok(None) };
+    Ok(Some(Holder { host: row.get(1)?, boot_id: row.get(2)?, pid, start_time: row.get(4)? }))
+}

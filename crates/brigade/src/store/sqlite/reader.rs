@@ -1,0 +1,325 @@
+//! Reading: connections of its own, one snapshot for every question, every record checked.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use brigade_core::{Hash, Record, SessionId};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+
+use super::ledger::lease_row;
+use super::schema::{broken, connect, store_error};
+use crate::store::codec::{self, DecodeError};
+use crate::store::{Holder, Pos, RootSummary, StoreError};
+
+/// How many idle connections are kept.
+const IDLE: usize = 4;
+/// Up to how many positions after the cursor a tail scans the store; beyond that it asks the index for the tree.
+const NEAR: u64 = 20_000;
+
+/// Connections to read on.
+#[derive(Debug)]
+pub(super) struct Reader {
+    place: Arc<Path>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Reader {
+    pub(super) fn new(place: Arc<Path>) -> Reader {
+        Reader { place, idle: Mutex::default() }
+    }
+
+    /// Answers a question from one snapshot of the store.
+    pub(super) fn with<T>(&self, work: impl Fn(&Snapshot<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => connect(&self.place)?,
+        };
+        let explain = |error| store_error(&self.place, error);
+        let transaction = connection.unchecked_transaction().map_err(explain)?;
+        let result = work(&Snapshot { place: &self.place, connection: &transaction });
+        transaction.finish().map_err(explain)?;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if result.is_ok() && idle.len() < IDLE {
+            idle.push(connection);
+        }
+        result
+    }
+}
+
+/// The store at one moment.
+pub(super) struct Snapshot<'a> {
+    place: &'a Path,
+    connection: &'a Connection,
+}
+
+/// The columns that [`Snapshot::record`] takes, in its order.
+macro_rules! columns {
+    ($rest:literal) => {
+        concat!("SELECT pos, session, seq, at, v, outside, body, sum FROM events ", $rest)
+    };
+}
+
+/// Where the ids of a session and all below it stand in the order of ids: `.` is followed by `/`, and what stands
+/// between the id and the first id below it belongs to siblings.
+pub(super) struct Below {
+    /// The first id below.
+    pub(super) first: String,
+    /// The first id after all below.
+    pub(super) end: String,
+}
+
+impl Below {
+    pub(super) fn of(root: &SessionId) -> Below {
+        Below { first: format!("{root}."), end: format!("{root}/") }
+    }
+}
+
+impl Snapshot<'_> {
+    fn explain(&self, error: rusqlite::Error) -> StoreError {
+        store_error(self.place, error)
+    }
+
+    /// The facts of a session from `from` on, up to the first that cannot be read.
+    pub(super) fn session(
+        &self,
+        session: &SessionId,
+        from: u64,
+    ) -> Result<(Vec<Record>, Option<StoreError>), StoreError> {
+        let sql = columns!("WHERE session = ? AND seq >= ? ORDER BY seq");
+        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.explain(error))?;
+        let mut rows = statement.query(params![session.as_str(), from]).map_err(|error| self.explain(error))?;
+        let mut records = Vec::new();
+        let fault = loop {
+            let next = from + records.len() as u64;
+            match rows.next() {
+                Ok(None) => break None,
+                Ok(Some(row)) => match self.record(session, Some(next), row) {
+                    Ok(record) => records.push(record),
+                    Err(fault) => break Some(fault),
+                },
+                Err(error) => break Some(self.unreadable(session, next, error)?),
+            }
+        };
+        if records.is_empty() && fault.is_none() && !self.exists(session)? {
+            return Err(StoreError::Unknown(session.clone()));
+        }
+        Ok((records, fault))
+    }
+
+    fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE session = ?)";
+        self.one(sql, params![session.as_str()], |row| row.get(0)).map(|found| found.unwrap_or(false))
+    }
+
+    fn one<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        let query = || self.connection.prepare_cached(sql)?.query_row(parameters, read).optional();
+        query().map_err(|error| self.explain(error))
+    }
+
+    /// What it means for a session that SQLite could not find its way to one of its records.
+    fn unreadable(&self, session: &SessionId, seq: u64, error: rusqlite::Error) -> Result<StoreError, StoreError> {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt) => Ok(DecodeError::Damaged(error.to_string()).of(session, seq)),
+            _ => Err(self.explain(error)),
+        }
+    }
+
+    /// A record from its row, if it is the one that is due and says what was once written.
+    fn record(&self, session: &SessionId, due: Option<u64>, row: &Row<'_>) -> Result<Record, StoreError> {
+        let damaged = |cause: String| DecodeError::Damaged(cause).of(session, due.unwrap_or_default());
+        let number = |column: usize| row.get::<_, u64>(column).map_err(|error| damaged(error.to_string()));
+        let seq = number(2)?;
+        match due {
+            Some(due) if seq > due => return Err(StoreError::Hole { session: session.clone(), seq: due }),
+            Some(due) if seq < due => return Err(damaged(format!("it stands in the place of {seq}"))),
+            Some(_) | None => {}
+        }
+        let damaged = |cause: String| DecodeError::Damaged(cause).of(session, seq);
+        let (pos, at, v, outside) = (number(0)?, number(3)?, number(4)?, number(5)?);
+        let bytes = |column: usize| {
+            let value = row.get_ref(column).map_err(|error| damaged(error.to_string()))?;
+            value.as_blob().map_err(|error| damaged(error.to_string()))
+        };
+        let body = bytes(6)?;
+        if bytes(7)? != codec::checksum(session.as_str(), seq, pos, at, v, body) {
+            return Err(damaged("its checksum does not fit".into()));
+        }
+        let mut event = codec::decode(body, v).map_err(|error| error.of(session, seq))?;
+        codec::hydrate(&mut event, body, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))
+            .map_err(|error| error.of(session, seq))?;
+        if outside != u64::from(event.is_outside_word()) {
+            return Err(damaged("its mark as an outside word was altered".into()));
+        }
+        let v = u16::try_from(v).map_err(|error| damaged(error.to_string()))?;
+        Ok(Record { session: session.clone(), seq, pos, at, v, event })
+    }
+
+    fn content(&self, hash: Hash) -> Result<Option<Arc<str>>, String> {
+        let sql = "SELECT body FROM blobs WHERE hash = ?";
+        let query =
+            || self.connection.prepare_cached(sql)?.query_row([hash.as_bytes()], |row| row.get(0)).optional();
+        query().map_err(|error: rusqlite::Error| error.to_string())
+    }
+
+    /// A definition by its hash.
+    pub(super) fn blob(&self, hash: Hash) -> Result<Option<Arc<str>>, StoreError> {
+        match self.content(hash) {
+            Ok(Some(content)) if Hash::of(content.as_bytes()) != hash => {
+                Err(broken(self.place, format!("the content {hash} was altered")))
+            }
+            Ok(content) => Ok(content),
+            Err(cause) => Err(broken(self.place, cause)),
+        }
+    }
+
+    /// The facts of a tree after a position.
+    pub(super) fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> Result<Vec<Record>, StoreError> {
+        let last = self.one("SELECT coalesce(max(pos), 0) FROM events", [], |row| row.get::<_, u64>(0))?;
+        // The `+` keeps the planner from using the index on sessions for a scan by position.
+        let sql = if last.unwrap_or_default().saturating_sub(after) <= NEAR {
+            columns!(
+                "WHERE pos > ?1 AND +session >= ?2 AND +session < ?4 AND (session = ?2 OR +session > ?3)
+                 ORDER BY pos LIMIT ?5"
+            )
+        } else {
+            columns!(
+                "WHERE pos IN (
+                    SELECT pos FROM events INDEXED BY events_by_session
+                    WHERE session >= ?2 AND session < ?4 AND (+session = ?2 OR +session > ?3) AND pos > ?1
+                    ORDER BY pos LIMIT ?5
+                ) ORDER BY pos"
+            )
+        };
+        let below = Below::of(root);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let parameters = params![i64::try_from(after).unwrap_or(i64::MAX), root.as_str(), below.first, below.end, limit];
+        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.explain(error))?;
+        let mut rows = statement.query(parameters).map_err(|error| self.explain(error))?;
+        let mut page = Page::default();
+        loop {
+            let fault = match rows.next() {
+                Ok(None) => return Ok(page.records),
+                Ok(Some(row)) => match page.push(self, row) {
+                    Ok(()) => continue,
+                    Err(fault) => fault,
+                },
+                Err(error) => self.explain(error),
+            };
+            return if page.records.is_empty() { Err(fault) } else { Ok(page.records) };
+        }
+    }
+
+    /// Where there are outside words in a tree after a position.
+    pub(super) fn words(&self, root: &SessionId, after: Pos) -> Result<Vec<(SessionId, Pos)>, StoreError> {
+        let sql = "SELECT session, pos FROM events INDEXED BY events_outside
+            WHERE outside = 1 AND session >= ?2 AND session < ?4 AND (+session = ?2 OR +session > ?3) AND pos > ?1
+            ORDER BY pos";
+        let below = Below::of(root);
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        let query = || {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let parameters = params![after, root.as_str(), below.first, below.end];
+            let rows = statement.query_map(parameters, |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let found = query().map_err(|error| self.explain(error))?;
+        found.into_iter().map(|(session, pos)| Ok((self.id(&session)?, pos))).collect()
+    }
+
+    fn id(&self, text: &str) -> Result<SessionId, StoreError> {
+        text.parse().map_err(|error| broken(self.place, format!("a record is damaged: {error}")))
+    }
+
+    /// The first id after `after` and before `end` that has facts. Jumping from id to id is what keeps listings cheap.
+    fn next_session(&self, after: &str, end: &str) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT min(session) FROM events WHERE session > ? AND session < ?";
+        let found: Option<String> = self.one(sql, params![after, end], |row| row.get(0))?.flatten();
+        match found {
+            Some(found) if *found <= *after => Err(broken(self.place, "its index is damaged".into())),
+            found => Ok(found),
+        }
+    }
+
+    /// The ids of a session and all below it.
+    pub(super) fn sessions(&self, root: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+        let mut sessions = Vec::new();
+        if self.exists(root)? {
+            sessions.push(root.clone());
+        }
+        let mut below = Below::of(root);
+        while let Some(found) = self.next_session(&below.first, &below.end)? {
+            sessions.push(self.id(&found)?);
+            below.first = found;
+        }
+        Ok(sessions)
+    }
+
+    /// All trees, the newest first.
+    pub(super) fn roots(&self) -> Result<Vec<RootSummary>, StoreError> {
+        let now = self.one("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)", [], |row| row.get::<_, u64>(0))?;
+        let observer = Holder::this_process();
+        let mut found = Vec::new();
+        let mut after = String::new();
+        while let Some(next) = self.next_session(&after, "~")? {
+            let session = self.id(&next)?;
+            let root = session.root_id();
+            after = Below::of(&root).end;
+            if session != root {
+                continue;
+            }
+            let row = lease_row(self.connection, &root).map_err(|error| self.explain(error))?;
+            let runner = row.and_then(|row| row.runner(&observer, now.unwrap_or_default()).cloned());
+            let born: Option<u64> = self.one(
+                "SELECT pos FROM events WHERE session = ? ORDER BY seq LIMIT 1",
+                params![root.as_str()],
+                |row| row.get(0),
+            )?;
+            let first = self.end_of(&root, columns!("WHERE session = ? ORDER BY seq LIMIT 1"), Some(0));
+            let last = self.end_of(&root, columns!("WHERE session = ? ORDER BY seq DESC LIMIT 1"), None);
+            found.push((born, RootSummary { root, first, last, runner }));
+        }
+        found.sort_by_key(|(born, _)| std::cmp::Reverse(*born));
+        Ok(found.into_iter().map(|(_, summary)| summary).collect())
+    }
+
+    fn end_of(&self, root: &SessionId, sql: &str, due: Option<u64>) -> Result<Record, StoreError> {
+        let found = self.one(sql, params![root.as_str()], |row| Ok(self.record(root, due, row)))?;
+        found.unwrap_or_else(|| Err(StoreError::Unknown(root.clone())))
+    }
+}
+
+/// Records of a tail so far.
+#[derive(Default)]
+struct Page {
+    records: Vec<Record>,
+    /// What is due next in each session that the page has met.
+    due: std::collections::HashMap<SessionId, u64>,
+}
+
+impl Page {
+    fn push(&mut self, snapshot: &Snapshot<'_>, row: &Row<'_>) -> Result<(), StoreError> {
+        let id = row.get_ref(1).ok().and_then(|value| value.as_str().ok()).unwrap_or_default();
+        let session = match self.records.last() {
+            Some(last) if last.session.as_str() == id => last.session.clone(),
+            _ => snapshot.id(id)?,
+        };
+        let due = self.due.get(&session).copied();
+        let record = snapshot.record(&session, due, row)?;
+        if due.is_none() && record.seq > 0 {
+            let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE session = ? AND seq = ?)";
+            let before = snapshot.one(sql, params![session.as_str(), record.seq - 1], |row| row.get(0))?;
+            if before != Some(true) {
+                return Err(StoreError::Hole { session, seq: record.seq - 1 });
+            }
+        }
+        self.due.insert(session, record.seq + 1);
+        self.records.push(record);
+        Ok(())
+    }
+}

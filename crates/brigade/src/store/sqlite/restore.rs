@@ -1,0 +1,94 @@
+//! Writing records as another store had them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use brigade_core::{Record, SessionId};
+use rusqlite::{OptionalExtension, params};
+
+use super::ledger::Ledger;
+use super::writer::Fault;
+use crate::store::StoreError;
+use crate::store::codec::{self, Encoded};
+
+/// Records on their way to the writer, each with its content.
+#[derive(Debug)]
+pub(super) struct RestoreJob {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    session: SessionId,
+    seq: u64,
+    at: u64,
+    v: u64,
+    encoded: Encoded,
+}
+
+impl RestoreJob {
+    pub(super) fn new(records: Vec<Record>, blobs: Vec<Arc<str>>) -> Result<RestoreJob, serde_json::Error> {
+        let mut blobs = Some(blobs);
+        let entry = |record: Record| {
+            let mut encoded = Encoded::default();
+            encoded.push(&record.event)?;
+            // The definitions come with the first record of the tree, which lives as long as all that names them.
+            blobs.take().into_iter().flatten().for_each(|content| encoded.keep(content));
+            let Record { session, seq, at, v, .. } = record;
+            Ok(Entry { session, seq, at, v: u64::from(v), encoded })
+        };
+        Ok(RestoreJob { entries: records.into_iter().map(entry).collect::<Result<_, _>>()? })
+    }
+}
+
+impl Ledger<'_> {
+    /// Writes the records that are not there yet, after a look at all of them: a refusal leaves no trace.
+    pub(super) fn restore(&mut self, job: &RestoreJob) -> Result<u64, Fault> {
+        let mut lengths: HashMap<&SessionId, u64> = HashMap::new();
+        let mut new = Vec::new();
+        for entry in &job.entries {
+            let length = match lengths.get(&entry.session) {
+                Some(length) => *length,
+                None => self.length(&entry.session)?,
+            };
+            if entry.seq < length {
+                self.check_same(entry)?;
+                lengths.insert(&entry.session, length);
+                continue;
+            }
+            if entry.seq > length {
+                return Err(StoreError::Hole { session: entry.session.clone(), seq: length }.into());
+            }
+            lengths.insert(&entry.session, length + 1);
+            new.push(entry);
+        }
+        let growing: HashSet<&SessionId> = new.iter().map(|entry| &entry.session).collect();
+        growing.into_iter().try_for_each(|session| self.check_idle(session))?;
+        for entry in &new {
+            self.keep(&entry.session, &entry.encoded)?;
+            for fact in &entry.encoded.facts {
+                self.insert(&entry.session, entry.seq, entry.at, entry.v, fact)?;
+            }
+        }
+        self.written.stirs |= !new.is_empty();
+        Ok(new.len() as u64)
+    }
+
+    fn check_same(&self, entry: &Entry) -> Result<(), Fault> {
+        let found: Option<(u64, u64, Vec<u8>)> = self
+            .connection
+            .prepare_cached("SELECT at, v, body FROM events WHERE session = ? AND seq = ?")?
+            .query_row(params![entry.session.as_str(), entry.seq], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })
+            .optional()?;
+        let same = found.is_some_and(|(at, v, body)| {
+            let same_body = |mine: &[u8]| body == mine || codec::decode(&body, v) == codec::decode(mine, entry.v);
+            at == entry.at && v == entry.v && entry.encoded.facts.iter().all(|fact| same_body(&fact.body))
+        });
+        if same {
+            return Ok(());
+        }
+        Err(StoreError::Differs { session: entry.session.clone(), seq: entry.seq }.into())
+    }
+}

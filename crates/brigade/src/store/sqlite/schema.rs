@@ -1,0 +1,181 @@
+//! The file: its tables, its format number, how it is opened, and what its errors mean to a person.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::lock::Lock;
+use crate::store::StoreError;
+
+/// The format that this version writes, in `user_version`.
+const FORMAT: u32 = 1;
+/// "BRIG": says whose file it is.
+const APPLICATION: u32 = 0x4252_4947;
+/// Writers meet at the lock file, so this is only for other programs, and for the moments in which SQLite itself
+/// opens or recovers the write-ahead log.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const TABLES: &str = "
+    CREATE TABLE events (
+        pos INTEGER PRIMARY KEY,
+        session TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        v INTEGER NOT NULL,
+        outside INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        sum BLOB NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX events_by_session ON events (session, seq);
+    CREATE INDEX events_outside ON events (session) WHERE outside = 1;
+    CREATE TABLE blobs (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, body TEXT NOT NULL) STRICT;
+    CREATE TABLE refs (
+        session TEXT NOT NULL,
+        hash BLOB NOT NULL,
+        PRIMARY KEY (session, hash)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX refs_by_hash ON refs (hash);
+    CREATE TABLE leases (
+        root TEXT PRIMARY KEY,
+        epoch INTEGER NOT NULL,
+        host TEXT,
+        boot_id TEXT,
+        pid INTEGER,
+        start_time INTEGER,
+        renewed INTEGER NOT NULL,
+        last_run INTEGER
+    ) STRICT, WITHOUT ROWID;
+    -- The highest position ever removed: positions are never given twice.
+    CREATE TABLE removed (only INTEGER PRIMARY KEY CHECK (only = 0), pos INTEGER NOT NULL) STRICT;
+";
+
+/// What a store may use up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Limits {
+    pub(super) pages: Option<u32>,
+}
+
+/// The path from the root, so that the place stays the same when the process changes its folder.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// Opens the connection that writes, and makes or checks the tables.
+pub(super) fn open_writer(place: &Path, limits: Limits) -> Result<Connection, StoreError> {
+    create(place).map_err(|error| io_error(place, &error))?;
+    // Switching to the write-ahead log does not wait for others by itself, so two first openings meet here.
+    let mut lock = Lock::open(place)?;
+    let _guard = lock.acquire().map_err(|error| io_error(place, &error))?;
+    let connection = connect(place)?;
+    let explain = |error| store_error(place, error);
+    connection
+        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0))
+        .map_err(explain)?;
+    prepare(place, &connection)?;
+    connection
+        .execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;")
+        .map_err(explain)?;
+    // The checkpointer does this outside the lock; here it only bounds the log should that thread fail.
+    pragma(&connection, "wal_autocheckpoint", 20_000).map_err(explain)?;
+    if let Some(pages) = limits.pages {
+        pragma(&connection, "max_page_count", i64::from(pages)).map_err(explain)?;
+    }
+    Ok(connection)
+}
+
+/// Opens a connection to a store that exists.
+pub(super) fn connect(place: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let connection = Connection::open_with_flags(place, flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        connection.set_prepared_statement_cache_capacity(48);
+        Ok(connection)
+    };
+    open().map_err(|error| store_error(place, error))
+}
+
+fn pragma(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
+    connection.pragma_update_and_check(None, name, value, |_| Ok(())).map(|()| ())
+}
+
+/// Makes the folder and an empty file that only the owner can read, where they are missing.
+fn create(place: &Path) -> io::Result<()> {
+    if let Some(folder) = place.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(place)?;
+    Ok(())
+}
+
+fn prepare(place: &Path, connection: &Connection) -> Result<(), StoreError> {
+    let explain = |error| store_error(place, error);
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map_err(explain);
+    let (found, application) = (number("user_version")?, number("application_id")?);
+    let tables: u32 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(explain)?;
+    if tables == 0 && found == 0 {
+        let script = format!(
+            "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT}; COMMIT;"
+        );
+        return connection.execute_batch(&script).map_err(explain);
+    }
+    if application != APPLICATION {
+        return Err(broken(place, "it belongs to another program; use --store to name another place".into()));
+    }
+    if found > FORMAT {
+        return Err(StoreError::NewerStore { place: place.display().to_string(), found, known: FORMAT });
+    }
+    if found == 0 {
+        return Err(broken(place, "its format number is damaged; restore the file from a copy".into()));
+    }
+    Ok(())
+}
+
+/// Something about the file that no other error says.
+pub(super) fn broken(place: &Path, cause: String) -> StoreError {
+    StoreError::Broken { place: place.display().to_string(), cause }
+}
+
+/// What an error of the file system means for the store.
+pub(super) fn io_error(place: &Path, error: &io::Error) -> StoreError {
+    let cause = error.to_string();
+    let place = place.display().to_string();
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full { place },
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::NotFound
+        | io::ErrorKind::AlreadyExists => StoreError::ReadOnly { place, cause },
+        _ => StoreError::Broken { place, cause },
+    }
+}
+
+/// What an error of SQLite means for the store.
+pub(super) fn store_error(place: &Path, error: rusqlite::Error) -> StoreError {
+    let cause = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::Full { place: place.display().to_string() },
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            StoreError::ReadOnly { place: place.display().to_string(), cause }
+        }
+        Some(ErrorCode::NotADatabase) => broken(
+            place,
+            "it is no brigade store, or its beginning is damaged; move it away, or use --store to name another".into(),
+        ),
+        Some(ErrorCode::DatabaseCorrupt) => {
+            broken(place, format!("{cause}; `brigade sessions export` saves what can still be read"))
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            broken(place, "another program keeps it locked; close that program and try again".into())
+        }
+        _ => broken(place, cause),
+    }
+}

@@ -1,0 +1,260 @@
+//! The one thread that writes, for all callers of this process.
+
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tokio::sync::{oneshot, watch};
+
+use super::checkpoint::Checkpointer;
+pub(super) use super::ledger::Ledger;
+use super::ledger::LeaseTimes;
+use super::lock::Lock;
+use super::schema::{io_error, store_error};
+use crate::store::StoreError;
+
+/// How long a batch takes in more work. Together with the commit it stays around 5 ms on a fair disk.
+const BATCH: Duration = Duration::from_millis(2);
+/// How often an idle writer looks whether somebody else wrote.
+const LOOK: Duration = Duration::from_millis(25);
+/// How often a commit is tried again while another program holds the database, each time after waiting for it.
+const TRIES: u32 = 6;
+
+/// Why work in a transaction stopped.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The transaction cannot go on.
+    Sql(rusqlite::Error),
+    /// This work is refused, and has written nothing. The transaction goes on.
+    Refused(StoreError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Fault {
+        Fault::Sql(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Fault {
+        Fault::Refused(error)
+    }
+}
+
+/// Work for the writer. It may be run again when the transaction that it was in failed.
+pub(super) trait Job: Send {
+    /// Does the work and keeps the result.
+    fn run(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()>;
+    /// Tells the caller the result, which is durable, or why there is none.
+    fn answer(self: Box<Self>, commit: Result<(), StoreError>);
+}
+
+/// A closure as a job.
+pub(super) struct Task<T, F> {
+    work: F,
+    result: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, F> Task<T, F>
+where
+    T: Send + 'static,
+    F: FnMut(&mut Ledger<'_>) -> Result<T, Fault> + Send + 'static,
+{
+    /// The job and where its result arrives.
+    #[expect(clippy::type_complexity, reason = "the two ends of one channel")]
+    pub(super) fn new(work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
+        let (reply, answer) = oneshot::channel();
+        (Box::new(Task { work, result: None, reply }), answer)
+    }
+}
+
+impl<T, F> Job for Task<T, F>
+where
+    T: Send + 'static,
+    F: FnMut(&mut Ledger<'_>) -> Result<T, Fault> + Send + 'static,
+{
+    fn run(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
+        self.result = match (self.work)(ledger) {
+            Ok(done) => Some(Ok(done)),
+            Err(Fault::Refused(error)) => Some(Err(error)),
+            Err(Fault::Sql(error)) => return Err(error),
+        };
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, commit: Result<(), StoreError>) {
+        let result = match commit {
+            Ok(()) => self.result.unwrap_or(Err(StoreError::Closed)),
+            Err(error) => Err(error),
+        };
+        // A caller that went away does not want to know.
+        let _ = self.reply.send(result);
+    }
+}
+
+/// The thread's own things.
+pub(super) struct Writer {
+    place: Arc<Path>,
+    connection: Connection,
+    lock: Lock,
+    queue: mpsc::Receiver<Box<dyn Job>>,
+    stir: watch::Sender<u64>,
+    checkpointer: Checkpointer,
+    times: LeaseTimes,
+    /// The last `data_version` seen. SQLite changes it only for commits of other connections than this one, which is
+    /// why the writer itself looks: its own commits never stir anybody.
+    seen: i64,
+}
+
+impl Writer {
+    pub(super) fn new(
+        place: Arc<Path>,
+        connection: Connection,
+        queue: mpsc::Receiver<Box<dyn Job>>,
+        stir: watch::Sender<u64>,
+        checkpointer: Checkpointer,
+    ) -> Result<Writer, StoreError> {
+        let lock = Lock::open(&place)?;
+        let seen = data_version(&connection).map_err(|error| store_error(&place, error))?;
+        Ok(Writer { place, connection, lock, queue, stir, checkpointer, times: LeaseTimes::default(), seen })
+    }
+
+    /// Works until the store is dropped and the queue is empty.
+    pub(super) fn run(mut self) {
+        loop {
+            match self.queue.recv_timeout(LOOK) {
+                Ok(job) => self.batch(job),
+                Err(mpsc::RecvTimeoutError::Timeout) => self.look(),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Stirs those who wait if another process committed something.
+    fn look(&mut self) {
+        if let Ok(version) = data_version(&self.connection)
+            && version != self.seen
+        {
+            self.seen = version;
+            self.stir.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// One transaction for what is queued. If it fails, each job gets one of its own, so that a job that cannot be
+    /// done, say for want of room, fails alone.
+    fn batch(&mut self, first: Box<dyn Job>) {
+        let mut jobs = vec![first];
+        match self.transact(&mut jobs, Intake::Queue) {
+            Ok(()) => jobs.into_iter().for_each(|job| job.answer(Ok(()))),
+            Err(error) if jobs.len() == 1 => jobs.into_iter().for_each(|job| job.answer(Err(error.clone()))),
+            Err(_) => {
+                for job in jobs {
+                    let mut alone = vec![job];
+                    let result = self.transact(&mut alone, Intake::Closed);
+                    alone.into_iter().for_each(|job| job.answer(result.clone()));
+                }
+            }
+        }
+        self.look();
+        self.lock.stand_back();
+    }
+
+    fn transact(&mut self, jobs: &mut Vec<Box<dyn Job>>, intake: Intake) -> Result<(), StoreError> {
+        let _guard = self.lock.acquire().map_err(|error| io_error(&self.place, &error))?;
+        begin(&self.connection).map_err(|error| store_error(&self.place, error))?;
+        let result = fill(&self.connection, &mut self.times, jobs, intake, &self.queue)
+            .and_then(|ledger| commit(&self.connection).map(|()| ledger));
+        match result {
+            Ok(written) => {
+                self.checkpointer.wrote(written.bytes);
+                if written.removed {
+                    self.checkpointer.removed();
+                }
+                if written.stirs {
+                    self.stir.send_modify(|count| *count += 1);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if !self.connection.is_autocommit() {
+                    // Where this fails too, the next BEGIN does, and says why.
+                    let _ = self.connection.execute_batch("ROLLBACK");
+                }
+                Err(store_error(&self.place, error))
+            }
+        }
+    }
+}
+
+/// Whether a transaction takes in more work than it began with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Intake {
+    Queue,
+    Closed,
+}
+
+/// What a transaction did that others have to know.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) bytes: u64,
+    pub(super) stirs: bool,
+    pub(super) removed: bool,
+}
+
+/// Runs the jobs, and those that arrive meanwhile, within the time that a batch may take.
+fn fill(
+    connection: &Connection,
+    times: &mut LeaseTimes,
+    jobs: &mut Vec<Box<dyn Job>>,
+    intake: Intake,
+    queue: &mpsc::Receiver<Box<dyn Job>>,
+) -> rusqlite::Result<Written> {
+    let started = Instant::now();
+    let mut ledger = Ledger::open(connection, times)?;
+    let mut next = 0;
+    loop {
+        while let Some(job) = jobs.get_mut(next) {
+            job.run(&mut ledger)?;
+            next += 1;
+        }
+        if intake == Intake::Closed || started.elapsed() >= BATCH {
+            return Ok(ledger.written);
+        }
+        match queue.try_recv() {
+            Ok(job) => jobs.push(job),
+            Err(_) => return Ok(ledger.written),
+        }
+    }
+}
+
+fn begin(connection: &Connection) -> rusqlite::Result<()> {
+    let mut tries = 1;
+    loop {
+        match connection.prepare_cached("BEGIN IMMEDIATE")?.execute([]) {
+            Err(error) if tries < TRIES && is_busy(&error) => tries += 1,
+            result => return result.map(|_| ()),
+        }
+    }
+}
+
+fn commit(connection: &Connection) -> rusqlite::Result<()> {
+    let mut tries = 1;
+    loop {
+        match connection.prepare_cached("COMMIT")?.execute([]) {
+            Err(error) if tries < TRIES && is_busy(&error) => tries += 1,
+            result => return result.map(|_| ()),
+        }
+    }
+}
+
+/// Whether waiting longer may help.
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed};
+    matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | FileLockingProtocolFailed))
+}
+
+fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+}

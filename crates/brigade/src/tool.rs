@@ -1,0 +1,340 @@
+//! Tools: what agents can do beside talking and delegating.
+//!
+//! A tool that changes nothing or does something opaque implements [`Tool`]. A tool that changes one file implements
+//! [`EditTool`]: it only says what the file is to become, and the driver records that intent before it writes. The
+//! doc comments of a tool's input are what the model reads.
+
+mod files;
+mod read;
+mod search;
+mod shell;
+mod write;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade_core::event::Effect;
+use brigade_core::grant::Authority;
+use brigade_core::message::Category;
+use brigade_core::permission::{Action, Kind, Subject};
+use brigade_core::{CallId, Hash, SessionId, ToolOutput, ToolSpec};
+use brigade_sandbox::GuardCommand;
+use futures::future::BoxFuture;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+
+pub use files::{FileError, Files, Workspace};
+pub use read::{ListDir, ReadFile};
+pub use search::{Glob, Grep};
+pub use shell::Shell;
+pub use write::{EditFile, WriteFile};
+
+/// A tool.
+///
+/// # Contract
+///
+/// * `run` may be dropped at any moment; what it started must end with it.
+/// * Failure is an output in words for the model, never a panic.
+/// * A tool whose [`Effect`] is `Pure` changes nothing outside itself: after a crash it runs again.
+/// * Files are reached through [`ToolContext::files`] only.
+pub trait Tool: Send + Sync + 'static {
+    /// The name that models call and rules match: lower-case letters, digits and `_`.
+    const NAME: &'static str;
+    /// The arguments.
+    type Input: DeserializeOwned + JsonSchema + Send;
+
+    /// What the tool does and when to use it, for the model.
+    fn description(&self) -> Cow<'static, str>;
+
+    /// What kind of work it is.
+    fn category(&self) -> Category {
+        Category::Other
+    }
+
+    /// What running it twice would mean.
+    fn effect(&self) -> Effect;
+
+    /// What permission rules look at.
+    fn subject<'a>(&self, _input: &'a Self::Input) -> Subject<'a> {
+        Subject::Nothing
+    }
+
+    /// Does the work.
+    fn run(&self, input: Self::Input, context: &ToolContext) -> impl Future<Output = ToolOutput> + Send;
+}
+
+/// A tool that changes one file of the workspace.
+pub trait EditTool: Send + Sync + 'static {
+    /// The name that models call and rules match.
+    const NAME: &'static str;
+    /// The arguments.
+    type Input: DeserializeOwned + JsonSchema + Send;
+
+    /// What the tool does and when to use it, for the model.
+    fn description(&self) -> Cow<'static, str>;
+
+    /// The file that it changes, as permission rules see it.
+    fn path<'a>(&self, input: &'a Self::Input) -> &'a str;
+
+    /// Says what the file is to become. Nothing is written yet.
+    fn plan(&self, input: Self::Input, files: &Files) -> Result<EditPlan, ToolOutput>;
+}
+
+/// What a file is to become.
+#[derive(Debug, Clone)]
+pub struct EditPlan {
+    /// The file, relative to the workspace.
+    pub path: String,
+    /// The hash of what it holds now; none where it does not exist.
+    pub before: Option<Hash>,
+    /// What it is to hold.
+    pub content: Vec<u8>,
+    /// What the model reads when it is done.
+    pub report: String,
+}
+
+/// What a running call can reach.
+#[derive(Clone)]
+pub struct ToolContext {
+    /// The session that called.
+    pub session: SessionId,
+    /// The call.
+    pub call: CallId,
+    /// The files of the workspace, as far as this agent may see them.
+    pub files: Files,
+    /// What `shell` needs.
+    pub shell: Option<ShellSettings>,
+    /// Becomes true when the call is to stop; a tool that is dropped need not look.
+    pub stop: watch::Receiver<bool>,
+}
+
+/// How commands are run.
+#[derive(Debug, Clone)]
+pub struct ShellSettings {
+    /// The program that guards them.
+    pub guard: GuardCommand,
+    /// The folder that they start in.
+    pub directory: PathBuf,
+    /// Exactly the environment that they get.
+    pub environment: Vec<(String, String)>,
+    /// How long one may take.
+    pub time_limit: Duration,
+    /// How much of its output is kept.
+    pub output_limit: usize,
+}
+
+/// A tool with its types erased. Tools whose arguments are only known at run time implement it directly.
+pub trait AnyTool: Send + Sync + 'static {
+    /// What the model is told.
+    fn spec(&self) -> &ToolSpec;
+
+    /// What running it twice would mean.
+    fn effect(&self) -> Effect;
+
+    /// What the call would do, for the permission rules. Arguments that do not fit are an output for the model.
+    fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput>;
+
+    /// Does the work; not called for a tool whose effect is [`Effect::Edit`].
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput>;
+
+    /// Says what a file is to become; only called for a tool whose effect is [`Effect::Edit`].
+    fn plan(&self, arguments: Value, files: &Files) -> Result<EditPlan, ToolOutput>;
+}
+
+/// The tools that a runtime has, by name.
+#[derive(Clone, Default)]
+pub struct Toolbox {
+    tools: BTreeMap<String, Arc<dyn AnyTool>>,
+}
+
+impl Toolbox {
+    /// No tools.
+    pub fn new() -> Toolbox {
+        Toolbox::default()
+    }
+
+    /// The tools that come with the library. `shell` works only where the runtime has [`ShellSettings`].
+    pub fn standard() -> Toolbox {
+        Toolbox::new()
+            .with(ReadFile)
+            .with(ListDir)
+            .with(Grep)
+            .with(Glob)
+            .with(Shell)
+            .with(Echo)
+            .with_edit(WriteFile)
+            .with_edit(EditFile)
+    }
+
+    /// Adds a tool; one of the same name is replaced.
+    pub fn with<T: Tool>(self, tool: T) -> Toolbox {
+        self.with_any(Arc::new(Erased::new(tool)))
+    }
+
+    /// Adds a tool that changes a file.
+    pub fn with_edit<T: EditTool>(self, tool: T) -> Toolbox {
+        self.with_any(Arc::new(ErasedEdit::new(tool)))
+    }
+
+    /// Adds a tool whose types are erased already.
+    pub fn with_any(mut self, tool: Arc<dyn AnyTool>) -> Toolbox {
+        self.tools.insert(tool.spec().name.clone(), tool);
+        self
+    }
+
+    /// Takes a tool away.
+    pub fn without(mut self, name: &str) -> Toolbox {
+        self.tools.remove(name);
+        self
+    }
+
+    /// The tool of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn AnyTool>> {
+        self.tools.get(name)
+    }
+
+    /// All tools, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn AnyTool>> {
+        self.tools.values()
+    }
+
+    /// What a model is told about the tools that an authority has.
+    pub fn specs(&self, authority: &Authority) -> Vec<ToolSpec> {
+        let usable = self.tools.iter().filter(|(name, _)| authority.tools.contains(*name));
+        usable.map(|(_, tool)| tool.spec().clone()).collect()
+    }
+}
+
+/// Says back what it is told.
+struct Echo;
+
+/// The arguments of `echo`.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EchoInput {
+    /// What to say back
+    text: String,
+}
+
+impl Tool for Echo {
+    const NAME: &'static str = "echo";
+    type Input = EchoInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        "Return the given text unchanged.".into()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    async fn run(&self, input: EchoInput, _context: &ToolContext) -> ToolOutput {
+        ToolOutput::ok(input.text)
+    }
+}
+
+struct Erased<T> {
+    tool: T,
+    spec: ToolSpec,
+}
+
+impl<T: Tool> Erased<T> {
+    fn new(tool: T) -> Erased<T> {
+        let spec = spec::<T::Input>(T::NAME, tool.description(), tool.category());
+        Erased { tool, spec }
+    }
+}
+
+fn spec<I: JsonSchema>(name: &str, description: Cow<'static, str>, category: Category) -> ToolSpec {
+    let mut schema = schemars::generate::SchemaSettings::draft07().into_generator().into_root_schema_for::<I>().to_value();
+    if let Some(object) = schema.as_object_mut() {
+        // They cost tokens and tell the model nothing.
+        object.remove("$schema");
+        object.remove("title");
+        object.remove("description");
+    }
+    ToolSpec { name: name.to_owned(), description: description.into_owned(), schema, category }
+}
+
+fn input<I: DeserializeOwned>(name: &str, arguments: Value) -> Result<I, ToolOutput> {
+    serde_json::from_value(arguments)
+        .map_err(|cause| ToolOutput::error(format!("The arguments of {name} do not fit: {cause}")))
+}
+
+fn kind(effect: Effect) -> Kind {
+    match effect {
+        Effect::Pure => Kind::Pure,
+        Effect::Edit => Kind::Edit,
+        Effect::Keyed | Effect::Opaque => Kind::Other,
+    }
+}
+
+impl<T: Tool> AnyTool for Erased<T> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        self.tool.effect()
+    }
+
+    fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
+        let input: T::Input = input(T::NAME, arguments.clone())?;
+        let subject = self.tool.subject(&input);
+        judge(&Action { tool: T::NAME, kind: kind(self.tool.effect()), subject });
+        Ok(())
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        match input(T::NAME, arguments) {
+            Ok(input) => Box::pin(self.tool.run(input, context)),
+            Err(output) => Box::pin(std::future::ready(output)),
+        }
+    }
+
+    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
+        Err(ToolOutput::error(format!("{} does not change a file", T::NAME)))
+    }
+}
+
+struct ErasedEdit<T> {
+    tool: T,
+    spec: ToolSpec,
+}
+
+impl<T: EditTool> ErasedEdit<T> {
+    fn new(tool: T) -> ErasedEdit<T> {
+        let spec = spec::<T::Input>(T::NAME, tool.description(), Category::Edit);
+        ErasedEdit { tool, spec }
+    }
+}
+
+impl<T: EditTool> AnyTool for ErasedEdit<T> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Edit
+    }
+
+    fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
+        let input: T::Input = input(T::NAME, arguments.clone())?;
+        judge(&Action { tool: T::NAME, kind: Kind::Edit, subject: Subject::Path(self.tool.path(&input)) });
+        Ok(())
+    }
+
+    fn run<'a>(&'a self, _arguments: Value, _context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(std::future::ready(ToolOutput::error(format!("{} is written by the runtime", T::NAME))))
+    }
+
+    fn plan(&self, arguments: Value, files: &Files) -> Result<EditPlan, ToolOutput> {
+        self.tool.plan(input(T::NAME, arguments)?, files)
+    }
+}

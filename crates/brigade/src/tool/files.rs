@@ -1,0 +1,177 @@
+//! The files of the workspace, as far as one agent may see them.
+//!
+//! Two questions are settled here for every tool. *Where does this path lead?* is answered by the kernel, see
+//! [`Workspace`]. *May this agent touch it?* is answered by the rules and folders of its authority, for the name that
+//! was given and for the place that it leads to: a link `notes -> .env` is as forbidden as `.env`. After the answer
+//! the file is opened by the name that was judged, without following links, so that nothing can change in between.
+//!
+//! What this cannot see: a second hard link to a file is another name of it, and rules compare names.
+
+mod beneath;
+mod blocking;
+mod error;
+mod lines;
+mod replace;
+mod walk;
+mod workspace;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use brigade_core::Hash;
+use brigade_core::permission::{Action, Kind, Permissions, Subject, Verdict};
+use rustix::io::Errno;
+
+pub(super) use blocking::blocking;
+pub use error::FileError;
+pub(super) use lines::{Lines, Rest};
+pub(super) use replace::Target;
+pub(super) use walk::{Cut, Entry, EntryKind, Found, Stop};
+pub(super) use workspace::shown;
+pub use workspace::Workspace;
+
+use beneath::READ;
+use workspace::{Asked, Given, require_regular};
+
+/// The largest file that is changed: the whole of it is held in memory.
+pub(super) const MAX_EDIT_BYTES: u64 = 16 << 20;
+
+/// How often a file that moves away while it is being opened is looked for again.
+const ATTEMPTS: usize = 16;
+
+/// The files of a workspace under the rules of one agent. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Files {
+    workspace: Workspace,
+    permissions: Arc<Permissions>,
+    paths: Arc<BTreeSet<String>>,
+}
+
+impl Files {
+    /// The view of an agent with these rules that may touch these folders, each relative to the root; `""` is all of
+    /// the workspace, and no folder at all is nothing of it.
+    pub fn new(workspace: Workspace, permissions: Arc<Permissions>, paths: BTreeSet<String>) -> Files {
+        let folder = |path: String| {
+            let lexical = beneath::lexical(Path::new(&path));
+            // A folder outside of the workspace admits nothing, least of all everything.
+            lexical.map_or(path, |folder| folder.to_string_lossy().into_owned())
+        };
+        Files { workspace, permissions, paths: Arc::new(paths.into_iter().map(folder).collect()) }
+    }
+
+    /// The workspace itself.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// Reads a whole file of at most `max_bytes`.
+    pub fn read(&self, path: &str, max_bytes: u64) -> Result<Vec<u8>, FileError> {
+        let (file, size) = self.open(path)?;
+        let too_large = || FileError::TooLarge { path: shown(path), cap: max_bytes };
+        if size > max_bytes {
+            return Err(too_large());
+        }
+        read_bounded(file, max_bytes).map_err(|cause| FileError::from_system(path, cause))?.ok_or_else(too_large)
+    }
+
+    /// The hash of what a file holds; none where it does not exist.
+    pub fn hash(&self, path: &str) -> Result<Option<Hash>, FileError> {
+        match self.read(path, MAX_EDIT_BYTES) {
+            Ok(content) => Ok(Some(Hash::of(&content))),
+            Err(FileError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a regular file for reading and says how large it is.
+    pub(super) fn open(&self, path: &str) -> Result<(File, u64), FileError> {
+        let given = self.workspace.given(path)?;
+        self.admit_name(&given, Kind::Pure)?;
+        for _ in 0..ATTEMPTS {
+            let found = self.workspace.resolve(&given)?;
+            self.admit_place(&given, &found.real, Kind::Pure)?;
+            require_regular(&given.shown, &found.stat)?;
+            let file = match self.workspace.open_real(&found.real, READ) {
+                Ok(opened) => File::from(opened),
+                Err(cause) if moved(&cause) => continue,
+                Err(cause) => return Err(FileError::from_system(&given.shown, cause)),
+            };
+            let stat = rustix::fs::fstat(&file).map_err(|errno| FileError::from_system(&given.shown, errno))?;
+            require_regular(&given.shown, &stat)?;
+            return Ok((file, u64::try_from(stat.st_size).unwrap_or(0)));
+        }
+        Err(FileError::Busy { path: given.shown })
+    }
+
+    /// Whether a tool that visits many files may show this one, by its real place.
+    fn shows(&self, real: &str) -> bool {
+        self.touches(real) && self.permissions.may_read(real)
+    }
+
+    /// Refuses a name before anything is looked at, so that a forbidden one does not even tell whether it exists.
+    fn admit_name(&self, given: &Given, kind: Kind) -> Result<(), FileError> {
+        self.admit(given, &given.lexical, kind)
+    }
+
+    fn admit_place(&self, given: &Given, real: &Path, kind: Kind) -> Result<(), FileError> {
+        self.admit(given, &real.to_string_lossy(), kind)
+    }
+
+    fn admit(&self, given: &Given, path: &str, kind: Kind) -> Result<(), FileError> {
+        if !self.touches(path) {
+            return Err(self.other_folder(given));
+        }
+        // No tool has this name: rules about one tool by name alone have been judged for the call itself.
+        let tool = if kind == Kind::Pure { "a read" } else { "an edit" };
+        match self.permissions.check(&Action { tool, kind, subject: Subject::Path(path) }) {
+            Verdict::Deny { reason } => Err(FileError::Forbidden { path: given.shown.clone(), reason }),
+            // The person was asked about the name in the call. Under another name nobody was asked.
+            Verdict::Ask { rule: Some(rule) } if given.asked != Asked::ByName || path != given.lexical => {
+                let (path, real) = (given.shown.clone(), shown(path));
+                Err(FileError::Renamed { path, real, rule: rule.to_string() })
+            }
+            Verdict::Ask { .. } | Verdict::Allow => Ok(()),
+        }
+    }
+
+    fn other_folder(&self, given: &Given) -> FileError {
+        let folders: Vec<&str> = self.paths.iter().map(String::as_str).collect();
+        let folders = if folders.is_empty() { "none".to_owned() } else { folders.join(", ") };
+        FileError::OtherFolder { path: given.shown.clone(), folders }
+    }
+
+    /// Whether a place is in a folder that may be touched.
+    fn touches(&self, real: &str) -> bool {
+        let within = |folder: &str| match real.strip_prefix(folder) {
+            Some(rest) => folder.is_empty() || rest.is_empty() || rest.starts_with('/'),
+            None => false,
+        };
+        self.paths.iter().any(|folder| within(folder))
+    }
+
+    /// Whether a folder is on the way to one that may be touched.
+    fn leads_on(&self, real: &str) -> bool {
+        let below = |folder: &str| folder.strip_prefix(real).is_some_and(|rest| rest.starts_with('/'));
+        self.paths.iter().any(|folder| real.is_empty() || below(folder))
+    }
+}
+
+/// Whether a failure to open says that the file is no longer where it was a moment ago.
+fn moved(cause: &std::io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(cause),
+        Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV | Errno::AGAIN)
+    )
+}
+
+/// Reads to the end, or answers none when there is more than `max_bytes`. The size that the system reports is not
+/// believed: a file may grow, and those of `/proc` claim to be empty.
+fn read_bounded(file: File, max_bytes: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let mut content = Vec::new();
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut content)?;
+    let fits = u64::try_from(content.len()).is_ok_and(|length| length <= max_bytes);
+    Ok(fits.then_some(content))
+}

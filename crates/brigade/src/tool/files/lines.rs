@@ -1,0 +1,117 @@
+//! Reading a part of a file, line by line.
+
+use std::io::{BufRead, BufReader, Read};
+
+use super::{FileError, Files, shown};
+
+/// How far a file is read in search of a line. Past it, a reader should ask the shell.
+const MAX_SCAN_BYTES: u64 = 128 << 20;
+
+/// A binary file shows itself within this many bytes.
+const SNIFF_BYTES: usize = 8 * 1024;
+
+/// Some lines of a file.
+#[derive(Debug, Default)]
+pub(in crate::tool) struct Lines {
+    /// Their bytes, with line ends.
+    pub(in crate::tool) bytes: Vec<u8>,
+    /// How many lines there are in `bytes`.
+    pub(in crate::tool) count: u64,
+    /// Whether the only line was longer than the cap, and is cut.
+    pub(in crate::tool) long_line: bool,
+    /// How many lines come after them.
+    pub(in crate::tool) rest: Rest,
+    /// How many lines come before them; less than asked for when the file is shorter.
+    pub(in crate::tool) skipped: u64,
+    /// Whether the file looks like something other than text.
+    pub(in crate::tool) binary: bool,
+}
+
+/// How much of a file comes after a part of it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(in crate::tool) enum Rest {
+    /// So many lines.
+    Lines(u64),
+    /// More lines than were counted.
+    #[default]
+    Unknown,
+}
+
+impl Files {
+    /// Reads at most `count` lines of at most `cap` bytes together, from line `first` (counted from 1) on. Memory is
+    /// bounded by `cap`, however long the file and its lines are.
+    pub(in crate::tool) fn read_lines(
+        &self,
+        path: &str,
+        first: u64,
+        count: u64,
+        cap: usize,
+    ) -> Result<Lines, FileError> {
+        let (file, _) = self.open(path)?;
+        let fail = |cause| FileError::from_system(&shown(path), cause);
+        let mut reader = BufReader::with_capacity(64 * 1024, file.take(MAX_SCAN_BYTES + 1));
+        let mut lines = Lines::default();
+        let start = reader.fill_buf().map_err(fail)?;
+        if start.iter().take(SNIFF_BYTES).any(|byte| *byte == 0) {
+            return Ok(Lines { binary: true, ..lines });
+        }
+        while lines.skipped + 1 < first && skip_line(&mut reader).map_err(fail)? {
+            lines.skipped += 1;
+        }
+        while lines.count < count {
+            let before = lines.bytes.len();
+            let Some(whole) = take_line(&mut reader, &mut lines.bytes, cap).map_err(fail)? else { break };
+            if !whole && lines.count > 0 {
+                // The line that does not fit is the first of the rest.
+                lines.bytes.truncate(before);
+                lines.rest = count_rest(&mut reader, 1).map_err(fail)?;
+                return Ok(lines);
+            }
+            lines.count += 1;
+            if !whole {
+                lines.long_line = true;
+                break;
+            }
+        }
+        lines.rest = count_rest(&mut reader, 0).map_err(fail)?;
+        if lines.count == 0 && count > 0 && lines.rest == Rest::Unknown {
+            return Err(FileError::TooLarge { path: shown(path), cap: MAX_SCAN_BYTES });
+        }
+        Ok(lines)
+    }
+}
+
+/// Goes past one line; false at the end of the file.
+fn skip_line(reader: &mut impl BufRead) -> std::io::Result<bool> {
+    Ok(take_line(reader, &mut Vec::new(), 0)?.is_some())
+}
+
+/// Appends one line as far as `into` stays within `cap`, and goes past the rest of it. Says whether all of it was
+/// appended; none at the end of the file.
+fn take_line(reader: &mut impl BufRead, into: &mut Vec<u8>, cap: usize) -> std::io::Result<Option<bool>> {
+    let mut found = None;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(found);
+        }
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let length = end.map_or(buffer.len(), |end| end + 1);
+        let fits = length.min(cap.saturating_sub(into.len()));
+        into.extend_from_slice(&buffer[..fits]);
+        found = Some(found.unwrap_or(true) && fits == length);
+        reader.consume(length);
+        if end.is_some() {
+            return Ok(found);
+        }
+    }
+}
+
+/// Counts the lines up to the end, if that is not too far away.
+fn count_rest(reader: &mut BufReader<std::io::Take<std::fs::File>>, known: u64) -> std::io::Result<Rest> {
+    let mut count = known;
+    while skip_line(reader)? {
+        count += 1;
+    }
+    Ok(if reader.get_ref().limit() == 0 { Rest::Unknown } else { Rest::Lines(count) })
+}

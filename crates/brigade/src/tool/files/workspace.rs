@@ -1,0 +1,152 @@
+//! The folder that everything happens in.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+
+use super::beneath::{self, LOOK, Links};
+use super::error::FileError;
+
+/// The longest path that is accepted; the kernel takes no longer one.
+const MAX_PATH_BYTES: usize = 4096;
+
+/// A folder and all that is in it. Whatever is opened through it is beneath it: the kernel resolves each path and
+/// refuses one that leads out, also when a symbolic link changes in the middle.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    folder: OwnedFd,
+    root: PathBuf,
+}
+
+/// A path of the workspace as somebody named it.
+pub(super) struct Given {
+    /// As it is opened: relative to the root, with `..` and links.
+    pub(super) path: PathBuf,
+    /// Without `..`, by its text alone: what rules are compared with.
+    pub(super) lexical: String,
+    /// How errors call it.
+    pub(super) shown: String,
+    /// Whether the permission gate was asked about this name. It cannot tell what an absolute path is.
+    pub(super) asked: Asked,
+}
+
+/// Which name the permission gate has decided about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// The name of the file in the workspace.
+    ByName,
+    /// A name that rules do not recognise.
+    Otherwise,
+}
+
+/// Something that a path leads to.
+pub(super) struct Resolved {
+    /// Where it is, relative to the root, without links.
+    pub(super) real: PathBuf,
+    /// What it is.
+    pub(super) stat: Stat,
+}
+
+impl Workspace {
+    /// Opens the folder. It is held open, so that it stays the same folder when its path changes.
+    pub fn open(root: &Path) -> Result<Workspace, FileError> {
+        let shown = root.to_string_lossy();
+        let fail = |error: std::io::Error| FileError::from_system(&shown, error);
+        let root = root.canonicalize().map_err(fail)?;
+        if !root.is_dir() {
+            return Err(FileError::NotAFolder { path: shown.into_owned() });
+        }
+        let flags = LOOK | OFlags::DIRECTORY;
+        let folder = rustix::fs::open(&root, flags, Mode::empty()).map_err(|errno| fail(errno.into()))?;
+        Ok(Workspace { inner: Arc::new(Inner { folder, root }) })
+    }
+
+    /// The path of the folder when it was opened, without symbolic links.
+    pub fn root(&self) -> &Path {
+        &self.inner.root
+    }
+
+    pub(super) fn folder(&self) -> BorrowedFd<'_> {
+        self.inner.folder.as_fd()
+    }
+
+    /// Reads a path as a model writes it. An absolute one is accepted where its text is beneath the root.
+    pub(super) fn given(&self, path: &str) -> Result<Given, FileError> {
+        let shown = shown(brigade_core::text::cut(path, 200));
+        let bad = |reason| Err(FileError::BadPath { path: shown.clone(), reason });
+        if path.is_empty() {
+            return bad("it is empty; `.` is the workspace itself");
+        }
+        if path.contains('\0') {
+            return bad("it contains a NUL character");
+        }
+        if path.len() > MAX_PATH_BYTES {
+            return bad("it is longer than 4096 bytes");
+        }
+        let written = Path::new(path);
+        let (inside, asked) = match written.strip_prefix(self.root()) {
+            Ok(inside) => (inside, Asked::Otherwise),
+            Err(_) if written.is_absolute() => return Err(FileError::Outside { path: shown }),
+            Err(_) => (written, Asked::ByName),
+        };
+        let Some(lexical) = beneath::lexical(inside) else { return Err(FileError::Outside { path: shown }) };
+        let mut opened = inside.to_path_buf();
+        if opened.as_os_str().is_empty() {
+            opened.push(".");
+        }
+        // `Path` forgets a final slash, which says that a folder is meant.
+        if path.ends_with('/') {
+            opened.push(".");
+        }
+        Ok(Given { path: opened, lexical: lexical.to_string_lossy().into_owned(), shown, asked })
+    }
+
+    /// Follows a path to what it leads to.
+    pub(super) fn resolve(&self, given: &Given) -> Result<Resolved, FileError> {
+        let fail = |error| FileError::from_system(&given.shown, error);
+        let opened = beneath::open(self.folder(), &given.path, LOOK, Links::Inside).map_err(fail)?;
+        let real = beneath::real_path(self.folder(), &opened, &given.path).map_err(fail)?;
+        let stat = rustix::fs::fstat(&opened).map_err(|errno| fail(errno.into()))?;
+        Ok(Resolved { real, stat })
+    }
+
+    /// Opens what is at this very place; a link on the way is an error.
+    pub(super) fn open_real(&self, real: &Path, flags: OFlags) -> std::io::Result<OwnedFd> {
+        let path = if real.as_os_str().is_empty() { Path::new(".") } else { real };
+        beneath::open(self.folder(), path, flags, Links::Refuse)
+    }
+}
+
+/// Refuses what is not a regular file. Reading a device or a pipe may wait for ever or do something.
+pub(super) fn require_regular(path: &str, stat: &Stat) -> Result<(), FileError> {
+    let what = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => return Ok(()),
+        FileType::Directory => "a folder",
+        FileType::Symlink => "a symbolic link that leads nowhere",
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "something unknown",
+    };
+    Err(FileError::NotAFile { path: path.to_owned(), what })
+}
+
+/// A name as it may stand in a line of output: a file name can contain line ends that would fake other lines.
+pub(in crate::tool) fn shown(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for character in name.chars() {
+        if character.is_control() {
+            text.extend(character.escape_default());
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}

@@ -1,0 +1,195 @@
+//! `read_file` and `list_dir`.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use brigade_core::ToolOutput;
+use brigade_core::event::Effect;
+use brigade_core::message::Category;
+use brigade_core::permission::Subject;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::files::{EntryKind, Lines, Rest, blocking, shown};
+use super::{FileError, Files, Tool, ToolContext};
+
+/// How much of a file one call returns.
+const MAX_READ_BYTES: usize = 256 * 1024;
+const MAX_LISTED: usize = 1_000;
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// Reads a text file.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadFile;
+
+/// The arguments of `read_file`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadFileInput {
+    /// The file, relative to the workspace
+    path: String,
+    /// The first line to return, counted from 1 (default: 1)
+    #[serde(default)]
+    offset: Option<u64>,
+    /// How many lines to return (default: all that fit)
+    #[serde(default)]
+    limit: Option<u64>,
+}
+
+impl Tool for ReadFile {
+    const NAME: &'static str = "read_file";
+    type Input = ReadFileInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        "Read a text file of the workspace. At most 256 KB are returned per call; the last line then says how to read \
+         on. Use offset and limit for a part of a large file."
+            .into()
+    }
+
+    fn category(&self) -> Category {
+        Category::Read
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn subject<'a>(&self, input: &'a ReadFileInput) -> Subject<'a> {
+        Subject::Path(&input.path)
+    }
+
+    async fn run(&self, input: ReadFileInput, context: &ToolContext) -> ToolOutput {
+        let files = context.files.clone();
+        blocking(TIME_LIMIT, move |_| read_file(&files, &input).unwrap_or_else(ToolOutput::from)).await
+    }
+}
+
+fn read_file(files: &Files, input: &ReadFileInput) -> Result<ToolOutput, FileError> {
+    let first = input.offset.unwrap_or(1).max(1);
+    let limit = input.limit.unwrap_or(u64::MAX);
+    if limit == 0 {
+        return Ok(ToolOutput::error("limit is 0, so there is nothing to read; ask for at least one line"));
+    }
+    let lines = files.read_lines(&input.path, first, limit, MAX_READ_BYTES)?;
+    let path = shown(&input.path);
+    if lines.binary {
+        let text = format!("`{path}` looks binary and is not shown; use a program that understands it");
+        return Ok(ToolOutput::error(text));
+    }
+    if lines.count == 0 && first > 1 {
+        let text = format!(
+            "`{path}` has {} lines, so there is nothing from line {first} on; use a smaller offset",
+            lines.skipped
+        );
+        return Ok(ToolOutput::error(text));
+    }
+    Ok(ToolOutput::ok(render(&lines, first)))
+}
+
+fn render(lines: &Lines, first: u64) -> String {
+    if lines.count == 0 {
+        return "(the file is empty)".to_owned();
+    }
+    let last = first + lines.count - 1;
+    let mut bytes = lines.bytes.as_slice();
+    if lines.long_line {
+        bytes = whole_characters(bytes);
+    }
+    let mut text = String::from_utf8_lossy(bytes).into_owned();
+    let mut notes = Vec::new();
+    if std::str::from_utf8(bytes).is_err() {
+        notes.push("(some bytes are not UTF-8 and are shown as \u{fffd})".to_owned());
+    }
+    if lines.long_line {
+        notes.push(format!("(line {last} is longer than {MAX_READ_BYTES} bytes and was cut)"));
+    }
+    match lines.rest {
+        Rest::Lines(0) => {}
+        Rest::Lines(more) => {
+            let word = if more == 1 { "line" } else { "lines" };
+            notes.push(format!("({more} more {word}; read on with offset {})", last + 1));
+        }
+        Rest::Unknown => notes.push(format!("(many more lines; read on with offset {})", last + 1)),
+    }
+    for note in notes {
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&note);
+        text.push('\n');
+    }
+    text
+}
+
+/// Leaves out the part of a character that a cut left at the end.
+fn whole_characters(bytes: &[u8]) -> &[u8] {
+    match std::str::from_utf8(bytes) {
+        // No length: the text ends within a character. A length: the file itself is not UTF-8.
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        _ => bytes,
+    }
+}
+
+/// Lists a folder.
+#[derive(Debug, Clone, Copy)]
+pub struct ListDir;
+
+/// The arguments of `list_dir`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListDirInput {
+    /// The folder, relative to the workspace (default: the workspace itself)
+    #[serde(default = "workspace_itself")]
+    path: String,
+}
+
+/// The path that tools look at when none is given.
+pub(super) fn workspace_itself() -> String {
+    ".".to_owned()
+}
+
+impl Tool for ListDir {
+    const NAME: &'static str = "list_dir";
+    type Input = ListDirInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        "List what is in a folder of the workspace, one name per line; folders end with `/`. Use glob to look for \
+         files in many folders."
+            .into()
+    }
+
+    fn category(&self) -> Category {
+        Category::Read
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn subject<'a>(&self, input: &'a ListDirInput) -> Subject<'a> {
+        Subject::Path(&input.path)
+    }
+
+    async fn run(&self, input: ListDirInput, context: &ToolContext) -> ToolOutput {
+        let files = context.files.clone();
+        blocking(TIME_LIMIT, move |_| list_dir(&files, &input.path).unwrap_or_else(ToolOutput::from)).await
+    }
+}
+
+fn list_dir(files: &Files, path: &str) -> Result<ToolOutput, FileError> {
+    let (entries, cut) = files.list(path)?;
+    if entries.is_empty() {
+        return Ok(ToolOutput::ok("(the folder is empty)"));
+    }
+    let mut text = String::new();
+    for entry in entries.iter().take(MAX_LISTED) {
+        text.push_str(&shown(&entry.name()));
+        text.push_str(if entry.kind == EntryKind::Folder { "/\n" } else { "\n" });
+    }
+    if entries.len() > MAX_LISTED {
+        let more = entries.len() - MAX_LISTED;
+        let least = if cut.is_some() { "at least " } else { "" };
+        text.push_str(&format!("({least}{more} more entries; use glob to narrow them down)\n"));
+    }
+    Ok(ToolOutput::ok(text))
+}

@@ -1,0 +1,302 @@
+//! `grep` and `glob`.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use brigade_core::ToolOutput;
+use brigade_core::event::Effect;
+use brigade_core::message::Category;
+use brigade_core::permission::Subject;
+use globset::{GlobBuilder, GlobSet};
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::files::{Cut, EntryKind, Stop, blocking, shown};
+use super::read::workspace_itself;
+use super::{FileError, Files, Tool, ToolContext};
+
+const MAX_MATCHES: usize = 200;
+const MAX_FOUND: usize = 1_000;
+const MAX_LINE_CHARS: usize = 300;
+const MAX_PATTERN_BYTES: usize = 8 * 1024;
+/// What a compiled pattern, and the cache of its matcher, may take up.
+const MAX_REGEX_BYTES: usize = 4 << 20;
+/// How much of one file is searched, and how long one line in it may be.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+const MAX_LINE_BYTES: usize = 16 << 20;
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// Searches the content of files.
+#[derive(Debug, Clone, Copy)]
+pub struct Grep;
+
+/// The arguments of `grep`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GrepInput {
+    /// What to look for in each line: a regular expression in Rust syntax
+    pattern: String,
+    /// The folder or file to search, relative to the workspace (default: the workspace itself)
+    #[serde(default = "workspace_itself")]
+    path: String,
+    /// Search only files that match this, for example `*.rs` or `src/**/*.ts`
+    #[serde(default)]
+    glob: Option<String>,
+    /// Whether upper and lower case are the same (default: false)
+    #[serde(default)]
+    case_insensitive: bool,
+}
+
+impl Tool for Grep {
+    const NAME: &'static str = "grep";
+    type Input = GrepInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        "Search the files of the workspace for lines that match a regular expression. Gives `path:line: text`, at \
+         most 200 lines. Files named by .gitignore and binary files are left out."
+            .into()
+    }
+
+    fn category(&self) -> Category {
+        Category::Search
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn subject<'a>(&self, input: &'a GrepInput) -> Subject<'a> {
+        Subject::Path(&input.path)
+    }
+
+    async fn run(&self, input: GrepInput, context: &ToolContext) -> ToolOutput {
+        let files = context.files.clone();
+        blocking(TIME_LIMIT, move |stop| grep(&files, &input, stop).unwrap_or_else(|output| output)).await
+    }
+}
+
+fn grep(files: &Files, input: &GrepInput, stop: &Stop) -> Result<ToolOutput, ToolOutput> {
+    let matcher = regex(&input.pattern, input.case_insensitive)?;
+    let glob = input.glob.as_deref().map(|glob| file_glob(glob, AnyFolder::Yes)).transpose()?;
+    let mut search = Search { matcher, searcher: searcher(), found: Vec::new(), full: false, stop };
+    let walked = files.walk(&input.path, stop, &mut |found| {
+        let named = |glob: &GlobSet| glob.is_match(found.path) || glob.is_match(found.below);
+        let wanted = found.kind() == EntryKind::File && glob.as_ref().is_none_or(named);
+        if !wanted {
+            return ControlFlow::Continue(());
+        }
+        // A file that went away or may not be opened is left out, as one that never was there.
+        match found.open() {
+            Ok(file) => search.file(found.path, file),
+            Err(_) => ControlFlow::Continue(()),
+        }
+    });
+    let mut cut = match walked {
+        Ok(cut) => cut,
+        Err(FileError::NotAFolder { .. }) => {
+            let (file, _) = files.open(&input.path)?;
+            let _ = search.file(&input.path, file);
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if stop.reached() {
+        cut = Some(Cut::Time);
+    }
+    let full = search.full.then(|| format!("(only the first {MAX_MATCHES} matches; narrow the search down)"));
+    Ok(ToolOutput::ok(report(search.found, full, cut)))
+}
+
+fn regex(pattern: &str, case_insensitive: bool) -> Result<RegexMatcher, ToolOutput> {
+    if pattern.len() > MAX_PATTERN_BYTES {
+        return Err(ToolOutput::error(format!("The pattern is longer than {MAX_PATTERN_BYTES} bytes; shorten it")));
+    }
+    RegexMatcherBuilder::new()
+        .case_insensitive(case_insensitive)
+        .line_terminator(Some(b'\n'))
+        .size_limit(MAX_REGEX_BYTES)
+        .dfa_size_limit(MAX_REGEX_BYTES)
+        .build(pattern)
+        .map_err(|cause| {
+            let advice = "lines are matched one by one, and special characters such as ( [ { . need a backslash";
+            ToolOutput::error(format!("The pattern is not a usable regular expression: {cause}\n({advice})"))
+        })
+}
+
+fn searcher() -> Searcher {
+    SearcherBuilder::new()
+        .line_number(true)
+        .binary_detection(BinaryDetection::quit(0))
+        .heap_limit(Some(MAX_LINE_BYTES))
+        .build()
+}
+
+struct Search<'a> {
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    found: Vec<String>,
+    full: bool,
+    stop: &'a Stop,
+}
+
+impl Search<'_> {
+    fn file(&mut self, path: &str, file: File) -> ControlFlow<()> {
+        let reader = Bounded { file, left: MAX_FILE_BYTES, stop: self.stop };
+        let sink = Matches { path, found: &mut self.found, full: &mut self.full };
+        // What was found before an error, such as a line without end, still counts.
+        let _ = self.searcher.search_reader(&self.matcher, reader, sink);
+        if self.full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// A file that ends when the time is up.
+struct Bounded<'a> {
+    file: File,
+    left: u64,
+    stop: &'a Stop,
+}
+
+impl Read for Bounded<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.reached() {
+            return Ok(0);
+        }
+        let length = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let count = self.file.read(&mut buffer[..length])?;
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+struct Matches<'a> {
+    path: &'a str,
+    found: &'a mut Vec<String>,
+    full: &'a mut bool,
+}
+
+impl Sink for Matches<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _searcher: &Searcher, matched: &SinkMatch<'_>) -> io::Result<bool> {
+        if self.found.len() == MAX_MATCHES {
+            *self.full = true;
+            return Ok(false);
+        }
+        let line = matched.line_number().unwrap_or(0);
+        self.found.push(format!("{}:{line}: {}", shown(self.path), excerpt(matched.bytes())));
+        Ok(true)
+    }
+}
+
+fn excerpt(line: &[u8]) -> String {
+    // A character has at most four bytes, so that this much is enough of a line of any length.
+    let line = &line[..line.len().min(4 * MAX_LINE_CHARS + 4)];
+    let text = String::from_utf8_lossy(line);
+    let text = text.trim_end_matches(['\n', '\r']);
+    match text.char_indices().nth(MAX_LINE_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Looks for files by name.
+#[derive(Debug, Clone, Copy)]
+pub struct Glob;
+
+/// The arguments of `glob`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GlobInput {
+    /// What the paths look like, relative to `path`: `*` stays within a folder, `**/*.rs` finds at any depth
+    pattern: String,
+    /// The folder to look through, relative to the workspace (default: the workspace itself)
+    #[serde(default = "workspace_itself")]
+    path: String,
+}
+
+impl Tool for Glob {
+    const NAME: &'static str = "glob";
+    type Input = GlobInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        "Find files of the workspace by name. Gives their paths relative to the workspace, sorted, at most 1,000. \
+         Files named by .gitignore are left out."
+            .into()
+    }
+
+    fn category(&self) -> Category {
+        Category::Search
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn subject<'a>(&self, input: &'a GlobInput) -> Subject<'a> {
+        Subject::Path(&input.path)
+    }
+
+    async fn run(&self, input: GlobInput, context: &ToolContext) -> ToolOutput {
+        let files = context.files.clone();
+        blocking(TIME_LIMIT, move |stop| glob(&files, &input, stop).unwrap_or_else(|output| output)).await
+    }
+}
+
+fn glob(files: &Files, input: &GlobInput, stop: &Stop) -> Result<ToolOutput, ToolOutput> {
+    let glob = file_glob(&input.pattern, AnyFolder::No)?;
+    let mut paths = Vec::new();
+    let mut full = None;
+    let cut = files.walk(&input.path, stop, &mut |found| {
+        if glob.is_match(found.below) {
+            if paths.len() == MAX_FOUND {
+                full = Some(format!("(only the first {MAX_FOUND} files; narrow the pattern down)"));
+                return ControlFlow::Break(());
+            }
+            paths.push(shown(found.path));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(ToolOutput::ok(report(paths, full, cut)))
+}
+
+/// Whether a pattern without a folder means files in every folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AnyFolder {
+    Yes,
+    No,
+}
+
+fn file_glob(pattern: &str, any_folder: AnyFolder) -> Result<GlobSet, ToolOutput> {
+    if pattern.is_empty() || pattern.len() > MAX_PATTERN_BYTES {
+        return Err(ToolOutput::error(format!(
+            "The glob is empty or longer than {MAX_PATTERN_BYTES} bytes; `**/*` is every file"
+        )));
+    }
+    let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
+    let pattern = match any_folder {
+        AnyFolder::Yes if !pattern.contains('/') => format!("**/{pattern}"),
+        AnyFolder::Yes | AnyFolder::No => pattern.to_owned(),
+    };
+    // A set of one, because a single glob panics where its compiled form gets too large.
+    let glob = GlobBuilder::new(&pattern).literal_separator(true).build();
+    glob.and_then(|glob| GlobSet::builder().add(glob).build()).map_err(|cause| {
+        let advice = "use * within a name, ** for any folders, {a,b} for either";
+        ToolOutput::error(format!("The glob does not work: {cause}; {advice}"))
+    })
+}
+
+fn report(lines: Vec<String>, full: Option<String>, cut: Option<Cut>) -> String {
+    let mut lines = if lines.is_empty() { vec!["(nothing found)".to_owned()] } else { lines };
+    lines.extend(full);
+    lines.extend(cut.map(|cut| match cut {
+        Cut::Time => format!("(stopped after {} seconds; narrow the search down)", TIME_LIMIT.as_secs()),
+        Cut::Size => "(not everything was searched: too many or too deep folders; name a folder)".to_owned(),
+    }));
+    lines.push(String::new());
+    lines.join("\n")
+}

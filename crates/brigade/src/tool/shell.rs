@@ -1,0 +1,144 @@
+//! `shell`: a command under a guard.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use brigade_core::ToolOutput;
+use brigade_core::event::Effect;
+use brigade_core::message::Category;
+use brigade_core::permission::Subject;
+use brigade_sandbox::{End, Finished, Job, ResourceLimits};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use super::{Tool, ToolContext};
+
+/// Runs commands.
+#[derive(Debug, Clone, Copy)]
+pub struct Shell;
+
+/// The arguments of `shell`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShellInput {
+    /// The command, for `/bin/sh`
+    command: String,
+    /// How long it may take, in seconds; never longer than the time limit of this place
+    #[serde(default)]
+    timeout_seconds: Option<u64>,
+}
+
+impl Tool for Shell {
+    const NAME: &'static str = "shell";
+    type Input = ShellInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        "Run a command with /bin/sh in the workspace and return what it prints. It has no terminal and no input, and \
+         every process that it starts is ended with it. To read, search and change files, use the tools for that."
+            .into()
+    }
+
+    fn category(&self) -> Category {
+        Category::Execute
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Opaque
+    }
+
+    fn subject<'a>(&self, input: &'a ShellInput) -> Subject<'a> {
+        Subject::Command(&input.command)
+    }
+
+    async fn run(&self, input: ShellInput, context: &ToolContext) -> ToolOutput {
+        let Some(settings) = &context.shell else {
+            return ToolOutput::error("shell is not available here; use the other tools");
+        };
+        if input.command.trim().is_empty() {
+            return ToolOutput::error("The command is empty; say what to run");
+        }
+        let time_limit = match input.timeout_seconds {
+            Some(0) => return ToolOutput::error("timeout_seconds is 0; give the command at least one second"),
+            Some(seconds) => settings.time_limit.min(Duration::from_secs(seconds)),
+            None => settings.time_limit,
+        };
+        let job = Job {
+            command: input.command,
+            directory: settings.directory.clone(),
+            environment: settings.environment.clone(),
+            time_limit,
+            output_limit: settings.output_limit,
+            limits: ResourceLimits::default(),
+            mark: format!("{}:{}", context.session, context.call),
+        };
+        match brigade_sandbox::run(&settings.guard, job, asked_to_stop(context.stop.clone())).await {
+            Ok(finished) => report(&finished, settings.output_limit, time_limit),
+            Err(cause) => ToolOutput::error(cause.to_string()),
+        }
+    }
+}
+
+async fn asked_to_stop(mut stop: watch::Receiver<bool>) {
+    if stop.wait_for(|stop| *stop).await.is_err() {
+        // Nobody is left who could ask.
+        std::future::pending::<()>().await;
+    }
+}
+
+fn report(finished: &Finished, output_limit: usize, time_limit: Duration) -> ToolOutput {
+    let mut text = output(finished, output_limit);
+    let end = match finished.end {
+        End::Exited(0) if text.is_empty() => return ToolOutput::ok("(no output)"),
+        End::Exited(0) => return ToolOutput::ok(text),
+        End::Exited(code) => format!("(exit code {code})"),
+        End::Signalled(signal) => format!("(ended by signal {signal})"),
+        End::TimedOut => format!("(ended after {} seconds, its time limit)", time_limit.as_secs()),
+        End::Cancelled => "(cancelled)".to_owned(),
+    };
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(&end);
+    ToolOutput::error(text)
+}
+
+/// The output as text, with a note where its middle is missing.
+fn output(finished: &Finished, output_limit: usize) -> String {
+    if finished.dropped_bytes == 0 {
+        return String::from_utf8_lossy(&finished.output).into_owned();
+    }
+    let (start, end) = finished.output.split_at((output_limit / 2).min(finished.output.len()));
+    let (start, end) = (String::from_utf8_lossy(start), String::from_utf8_lossy(end));
+    format!("{start}\n(… {} bytes of output left out …)\n{end}", finished.dropped_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(end: End, output: &[u8], dropped_bytes: u64) -> Finished {
+        Finished { end, output: output.to_vec(), dropped_bytes, duration: Duration::ZERO }
+    }
+
+    #[test]
+    fn the_last_line_says_how_a_command_ended() {
+        let say = |end, output: &[u8]| {
+            let output = report(&finished(end, output, 0), 100, Duration::from_secs(7));
+            (output.text.to_string(), output.is_error())
+        };
+        assert_eq!(say(End::Exited(0), b"hi\n"), ("hi\n".into(), false));
+        assert_eq!(say(End::Exited(0), b""), ("(no output)".into(), false));
+        assert_eq!(say(End::Exited(3), b"hi"), ("hi\n(exit code 3)".into(), true));
+        assert_eq!(say(End::Exited(1), b""), ("(exit code 1)".into(), true));
+        assert_eq!(say(End::Signalled(9), b"x\n"), ("x\n(ended by signal 9)".into(), true));
+        assert_eq!(say(End::TimedOut, b""), ("(ended after 7 seconds, its time limit)".into(), true));
+        assert_eq!(say(End::Cancelled, b"\xff"), ("\u{fffd}\n(cancelled)".into(), true));
+    }
+
+    #[test]
+    fn what_is_missing_is_noted_where_it_is_missing() {
+        let output = output(&finished(End::Exited(0), "aé€z".as_bytes(), 12), 4);
+        assert_eq!(output, "aé\u{fffd}\n(… 12 bytes of output left out …)\n\u{fffd}\u{fffd}z");
+    }
+}

@@ -1,0 +1,203 @@
+//! `write_file` and `edit_file`: what a file is to become.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use brigade_core::text::cut;
+use brigade_core::{Hash, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use similar::{Algorithm, TextDiff};
+
+use super::files::{MAX_EDIT_BYTES, Target, shown};
+use super::{EditPlan, EditTool, Files};
+
+/// How much of a diff the model reads, and how long computing it may take.
+const MAX_DIFF_BYTES: usize = 4 * 1024;
+const DIFF_LIMIT: Duration = Duration::from_millis(500);
+
+/// Which lines are compared in search of the one that was meant.
+const MAX_HINT_LINES: usize = 2_000;
+const MAX_HINT_BYTES: usize = 200;
+
+/// Writes a whole file.
+#[derive(Debug, Clone, Copy)]
+pub struct WriteFile;
+
+/// The arguments of `write_file`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WriteFileInput {
+    /// The file, relative to the workspace
+    path: String,
+    /// All that the file is to hold
+    content: String,
+}
+
+impl EditTool for WriteFile {
+    const NAME: &'static str = "write_file";
+    type Input = WriteFileInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        "Create a file of the workspace, or replace all that it holds. Missing folders are made. To change a part of \
+         a file, use edit_file."
+            .into()
+    }
+
+    fn path<'a>(&self, input: &'a WriteFileInput) -> &'a str {
+        &input.path
+    }
+
+    fn plan(&self, input: WriteFileInput, files: &Files) -> Result<EditPlan, ToolOutput> {
+        let content = input.content.into_bytes();
+        require_size(content.len())?;
+        let Target { path, content: before } = files.target(&input.path)?;
+        let (bytes, name) = (content.len(), shown(&path));
+        let report = match before {
+            Some(_) => format!("Wrote {bytes} bytes to {name}"),
+            None => format!("Created {name} with {bytes} bytes"),
+        };
+        Ok(EditPlan { path, before: before.as_deref().map(Hash::of), content, report })
+    }
+}
+
+/// Replaces a piece of text in a file.
+#[derive(Debug, Clone, Copy)]
+pub struct EditFile;
+
+/// The arguments of `edit_file`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EditFileInput {
+    /// The file, relative to the workspace
+    path: String,
+    /// The text to replace, exactly as it stands in the file, with enough lines around it to occur only once
+    old: String,
+    /// The text to put in its place
+    new: String,
+    /// Whether to replace every occurrence (default: false)
+    #[serde(default)]
+    replace_all: bool,
+}
+
+impl EditTool for EditFile {
+    const NAME: &'static str = "edit_file";
+    type Input = EditFileInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        "Replace a piece of text in a file of the workspace. The old text must occur exactly once, unless replace_all \
+         is true. Read the file first."
+            .into()
+    }
+
+    fn path<'a>(&self, input: &'a EditFileInput) -> &'a str {
+        &input.path
+    }
+
+    fn plan(&self, input: EditFileInput, files: &Files) -> Result<EditPlan, ToolOutput> {
+        if input.old.is_empty() {
+            return Err(ToolOutput::error("old is empty; name the text to replace, or use write_file for a new file"));
+        }
+        if input.old == input.new {
+            return Err(ToolOutput::error("old and new are the same, so there is nothing to change"));
+        }
+        let target = files.target(&input.path)?;
+        let name = shown(&target.path);
+        let Some(before) = target.content else {
+            return Err(ToolOutput::error(format!("`{name}` does not exist; use write_file to create it")));
+        };
+        let places = occurrences(&before, input.old.as_bytes());
+        match places.len() {
+            0 => return Err(ToolOutput::error(not_found(&name, &before, &input.old))),
+            1 => {}
+            _ if input.replace_all => {}
+            count => {
+                return Err(ToolOutput::error(format!(
+                    "old occurs {count} times in `{name}`; add lines around it until it occurs once, or set replace_all"
+                )));
+            }
+        }
+        let content = replaced(&before, &places, &input.old, &input.new)?;
+        let times = if places.len() == 1 { String::new() } else { format!(" in {} places", places.len()) };
+        let report = format!("Changed {name}{times}\n{}", diff(&before, &content));
+        Ok(EditPlan { path: target.path, before: Some(Hash::of(&before)), content, report })
+    }
+}
+
+/// Where `needle` is, without overlaps. Both are bytes, so that a file need not be UTF-8 in other places; a valid text
+/// never begins inside a character.
+fn occurrences(content: &[u8], needle: &[u8]) -> Vec<usize> {
+    let mut places = Vec::new();
+    let mut from = 0;
+    while let Some(place) = find(&content[from..], needle) {
+        places.push(from + place);
+        from += place + needle.len();
+    }
+    places
+}
+
+fn replaced(before: &[u8], places: &[usize], old: &str, new: &str) -> Result<Vec<u8>, ToolOutput> {
+    let kept = before.len() - places.len() * old.len();
+    let length = new.len().saturating_mul(places.len()).saturating_add(kept);
+    require_size(length)?;
+    let mut content = Vec::with_capacity(length);
+    let mut from = 0;
+    for place in places {
+        content.extend_from_slice(&before[from..*place]);
+        content.extend_from_slice(new.as_bytes());
+        from = place + old.len();
+    }
+    content.extend_from_slice(&before[from..]);
+    Ok(content)
+}
+
+fn require_size(bytes: usize) -> Result<(), ToolOutput> {
+    if u64::try_from(bytes).is_ok_and(|bytes| bytes <= MAX_EDIT_BYTES) {
+        return Ok(());
+    }
+    Err(ToolOutput::error(format!("The file would hold {bytes} bytes; files of up to {MAX_EDIT_BYTES} can be written")))
+}
+
+/// Says that a text is not in a file, and what may have been meant.
+fn not_found(name: &str, before: &[u8], old: &str) -> String {
+    let mut text = format!("old does not occur in `{name}`");
+    let content = String::from_utf8_lossy(before);
+    if !old.contains('\r') && content.replace("\r\n", "\n").contains(old) {
+        text.push_str(", because its lines end with CRLF; replace one line at a time, without its end");
+        return text;
+    }
+    match closest_line(&content, old) {
+        Some((number, line)) => text.push_str(&format!("; the closest line is {number}: `{line}`")),
+        None => text.push_str("; read the file and copy the text exactly"),
+    }
+    text
+}
+
+/// The line of a file that most resembles the first line of a text.
+fn closest_line<'a>(content: &'a str, old: &str) -> Option<(usize, &'a str)> {
+    let wanted = cut(old.lines().map(str::trim).find(|line| !line.is_empty())?, MAX_HINT_BYTES);
+    let lines = || content.lines().enumerate().map(|(index, line)| (index + 1, cut(line, MAX_HINT_BYTES)));
+    // The usual mistake is white space.
+    if let Some(same) = lines().find(|(_, line)| line.trim() == wanted) {
+        return Some(same);
+    }
+    let trimmed: Vec<&str> = lines().take(MAX_HINT_LINES).map(|(_, line)| line.trim()).collect();
+    let best = similar::get_close_matches(wanted, &trimmed, 1, 0.6).first().copied()?;
+    lines().find(|(_, line)| line.trim() == best)
+}
+
+/// What changed, as a unified diff of bounded length.
+fn diff(before: &[u8], after: &[u8]) -> String {
+    let (before, after) = (String::from_utf8_lossy(before), String::from_utf8_lossy(after));
+    let diff = TextDiff::configure()
+        .algorithm(Algorithm::Myers)
+        .timeout(DIFF_LIMIT)
+        .diff_lines(before.as_ref(), after.as_ref());
+    let text = diff.unified_diff().context_radius(3).to_string();
+    if text.len() <= MAX_DIFF_BYTES {
+        return text;
+    }
+    let kept = cut(&text, MAX_DIFF_BYTES);
+    let kept = kept.rfind('\n').map_or(kept, |end| &kept[..=end]);
+    format!("{kept}(the diff goes on)\n")
+}

@@ -1,0 +1,213 @@
+//! What all sessions of one running tree share.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use brigade_core::faces::MESSAGE;
+use brigade_core::grant::{Access, Authority};
+use brigade_core::message::Category;
+use brigade_core::state::Meter;
+use brigade_core::{Agent, Face, Hash, SessionId, ToolSpec};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::live::Watchers;
+use crate::model::{ChosenModel, Models};
+use crate::session::{Fatal, Inbox};
+use crate::settings::Settings;
+use crate::slots::Slots;
+use crate::store::{Lease, Pos, Store, StoreError};
+use crate::tool::Files;
+
+/// What a runtime and all its trees share.
+pub(crate) struct Core {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) models: Models,
+    pub(crate) settings: Settings,
+}
+
+/// What all sessions of one running tree share.
+pub(crate) struct Tree {
+    pub(crate) core: Arc<Core>,
+    pub(crate) root: SessionId,
+    pub(crate) lease: Lease,
+    pub(crate) slots: Slots,
+    pub(crate) watchers: Watchers,
+    /// When the tree was taken up again, and how long it had lain: (position, milliseconds).
+    pub(crate) resumes: Vec<(Pos, u64)>,
+    /// A model that takes the place of the recorded ones.
+    pub(crate) model_override: Option<String>,
+    inboxes: Mutex<HashMap<SessionId, mpsc::UnboundedSender<Inbox>>>,
+    kits: Mutex<HashMap<(Hash, Hash, u32), Arc<Kit>>>,
+    written: Mutex<HashSet<Hash>>,
+}
+
+/// What follows from an agent, its authority and its depth: equal for equal siblings, and shared by them.
+pub(crate) struct Kit {
+    pub(crate) agent: Agent,
+    pub(crate) agent_hash: Hash,
+    pub(crate) authority: Authority,
+    pub(crate) authority_hash: Hash,
+    pub(crate) model: ChosenModel,
+    pub(crate) system: Arc<str>,
+    pub(crate) specs: Arc<[ToolSpec]>,
+    pub(crate) meter: Meter,
+    pub(crate) files: Files,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tree {
+    pub(crate) fn new(core: Arc<Core>, lease: Lease, resumes: Vec<(Pos, u64)>, model: Option<String>) -> Tree {
+        let swarm = &core.settings.swarm;
+        let slots = Slots::new(core.settings.limits.concurrency, [(Face::Delegate, swarm.concurrency())]);
+        Tree {
+            root: lease.root.clone(),
+            lease,
+            slots,
+            watchers: Watchers::default(),
+            resumes,
+            model_override: model,
+            inboxes: Mutex::default(),
+            kits: Mutex::default(),
+            written: Mutex::default(),
+            core,
+        }
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.core.store
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.core.settings
+    }
+
+    pub(crate) fn enter(&self, session: &SessionId, inbox: mpsc::UnboundedSender<Inbox>) {
+        lock(&self.inboxes).insert(session.clone(), inbox);
+    }
+
+    pub(crate) fn leave(&self, session: &SessionId) {
+        lock(&self.inboxes).remove(session);
+    }
+
+    /// Tells sessions to look at their logs.
+    pub(crate) fn nudge<'a>(&self, sessions: impl IntoIterator<Item = &'a SessionId>) {
+        let inboxes = lock(&self.inboxes);
+        for session in sessions {
+            if let Some(inbox) = inboxes.get(session) {
+                // A session that has just ended does not look any more; the words wait for its next round.
+                let _ = inbox.send(Inbox::Look);
+            }
+        }
+    }
+
+    /// The milliseconds that nobody ran the tree since the fact at `pos` was written.
+    pub(crate) fn downtime_since(&self, pos: Pos) -> u64 {
+        self.resumes.iter().filter(|(at, _)| *at > pos).map(|(_, downtime)| downtime).sum()
+    }
+
+    /// The kit for an agent with this authority at this depth.
+    pub(crate) fn kit(&self, agent: Agent, authority: Authority, depth: u32) -> Result<Arc<Kit>, String> {
+        let (agent_hash, authority_hash) = (agent.hash(), authority.hash());
+        let key = (agent_hash, authority_hash, depth);
+        if let Some(kit) = lock(&self.kits).get(&key) {
+            return Ok(kit.clone());
+        }
+        let settings = self.settings();
+        let wanted = self.model_override.as_deref().or(agent.model.as_deref()).unwrap_or(&settings.model);
+        let model = self.core.models.choose(wanted).map_err(|error| error.to_string())?;
+        let specs = self.specs(&authority, depth);
+        let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();
+        let meter = Meter {
+            price: model.provider.price(&model.name).unwrap_or_default(),
+            fixed_bytes: (agent.prompt.len() + specs_bytes) as u64,
+            max_output: agent.max_tokens.unwrap_or(settings.limits.max_tokens),
+        };
+        let files =
+            Files::new(settings.workspace.clone(), Arc::new(authority.permissions.clone()), authority.paths.clone());
+        let system: Arc<str> = agent.prompt.as_str().into();
+        let kit =
+            Arc::new(Kit { agent, agent_hash, authority, authority_hash, model, system, specs, meter, files });
+        lock(&self.kits).insert(key, kit.clone());
+        Ok(kit)
+    }
+
+    fn specs(&self, authority: &Authority, depth: u32) -> Arc<[ToolSpec]> {
+        let settings = self.settings();
+        let mut specs = settings.tools.specs(authority);
+        if settings.shell.is_none() {
+            specs.retain(|spec| spec.name != "shell");
+        }
+        if authority.tools.contains(MESSAGE) && authority.speak == Access::Allowed {
+            specs.push(message_spec());
+        }
+        if settings.swarm.is_offered(depth, authority) {
+            specs.push(settings.swarm.spec());
+        }
+        specs.into()
+    }
+
+    /// The definitions of a kit that this tree has not written yet.
+    pub(crate) fn unwritten(&self, kit: &Kit) -> Vec<Arc<str>> {
+        let mut written = lock(&self.written);
+        let mut blobs: Vec<Arc<str>> = Vec::new();
+        if written.insert(kit.agent_hash) {
+            blobs.push(kit.agent.encoded().into());
+        }
+        if written.insert(kit.authority_hash) {
+            blobs.push(kit.authority.encoded().into());
+        }
+        blobs
+    }
+
+    /// Forgets what it believes to be written; an append that carried definitions did not happen.
+    pub(crate) fn forget_written(&self) {
+        lock(&self.written).clear();
+    }
+
+    /// The kit that a log names by hashes.
+    pub(crate) async fn recorded_kit(&self, agent: Hash, authority: Hash, depth: u32) -> Result<Arc<Kit>, Fatal> {
+        if let Some(kit) = lock(&self.kits).get(&(agent, authority, depth)) {
+            return Ok(kit.clone());
+        }
+        let definition: Agent = self.definition(agent).await?;
+        let mut allowed: Authority = self.definition(authority).await?;
+        // Rules that were added since bind what goes on now.
+        let now = &self.settings().permissions;
+        for (rules, added) in [(&mut allowed.permissions.deny, &now.deny), (&mut allowed.permissions.ask, &now.ask)] {
+            for rule in added {
+                if !rules.contains(rule) {
+                    rules.push(rule.clone());
+                }
+            }
+        }
+        self.kit(definition, allowed, depth).map_err(Fatal::Setup)
+    }
+
+    async fn definition<T: serde::de::DeserializeOwned>(&self, hash: Hash) -> Result<T, Fatal> {
+        let place = || format!("the definition {hash}");
+        let broken = |cause: String| Fatal::Store(StoreError::Broken { place: place(), cause });
+        let body = self.store().blob(hash).await.map_err(Fatal::Store)?;
+        let body = body.ok_or_else(|| broken("it is missing from the store".to_owned()))?;
+        serde_json::from_str(&body).map_err(|cause| broken(cause.to_string()))
+    }
+}
+
+/// What the model is told about `message`, which the driver itself carries out.
+pub(crate) fn message_spec() -> ToolSpec {
+    ToolSpec {
+        name: MESSAGE.to_owned(),
+        description: "Send the person a short message now, while you go on working: progress, a finding, a warning. \
+                      Your result is not sent this way; it is your last reply."
+            .to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": { "text": { "type": "string", "description": "What the person reads" } },
+            "required": ["text"]
+        }),
+        category: Category::Other,
+    }
+}
