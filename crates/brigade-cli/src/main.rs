@@ -1,1 +1,61 @@
-fn main() {}
+//! The `brigade` command: arguments, settings, printing. All work is done by the `brigade` library.
+
+mod args;
+mod clock;
+mod command;
+mod engine;
+mod failure;
+mod finish;
+mod follow;
+mod output;
+mod progress;
+mod render;
+mod report;
+mod safe;
+mod settings;
+mod terminal;
+mod units;
+
+use clap::Parser;
+
+use crate::args::{Args, Command};
+use crate::failure::{Exit, Failure};
+
+/// The first argument with which the command runs itself as the guard of a shell command.
+const GUARD: &str = "__guard";
+
+fn main() {
+    // A guard has an empty environment and no arguments to parse; it is started for every shell command.
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD) {
+        leave(brigade_sandbox::guard_main());
+    }
+    let args = Args::parse();
+    let code = match dispatch(args) {
+        Ok(exit) => exit.code(),
+        Err(failure) => {
+            failure.report();
+            failure.code()
+        }
+    };
+    leave(code);
+}
+
+fn dispatch(args: Args) -> Result<Exit, Failure> {
+    let Args { global, command } = args;
+    match command {
+        Command::Run(run) => command::run::run(global, run),
+        Command::Resume(resume) => command::resume::run(global, resume),
+        Command::Tell(tell) => command::tell::run(global, tell),
+        Command::Cancel(cancel) => command::cancel::run(&global, &cancel),
+        Command::Sessions(sessions) => command::sessions::run(&global, sessions),
+        Command::Tools(tools) => command::tools::run(&global, &tools),
+        Command::Config(config) => command::config::run(&global, &config),
+        Command::Demo => command::demo::run(global),
+    }
+}
+
+/// Leaves the process at once.
+#[expect(clippy::disallowed_methods, reason = "this is the one place where the process is left")]
+fn leave(code: i32) -> ! {
+    std::process::exit(code)
+}

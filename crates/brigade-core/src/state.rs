@@ -261,6 +261,8 @@ impl State {
         self.phase = Phase::Running;
         self.ledger = Ledger::new(round.grant.budget);
         self.transcript.closed();
+        // A turn that an earlier round did not get answered is over: its number is not used again.
+        self.transcript.give_up(self.turn);
         self.transcript.task(&round.delegation);
         self.round = Some(round);
         self.turns_in_round = 0;

@@ -56,7 +56,7 @@ async fn endless_output_is_dropped_until_the_limit() {
 
 #[tokio::test]
 async fn much_output_does_not_block_the_command() {
-    let mut job = job("yes | head -c 1G | tail -c 1; yes | head -c 1G; echo; echo done");
+    let mut job = job("yes | head -c 200M; echo; echo done");
     job.output_limit = 100;
     let finished = finish(job).await.unwrap();
     assert_eq!(finished.end, End::Exited(0));
@@ -90,10 +90,11 @@ async fn the_command_has_only_its_streams() {
     let file = std::fs::File::open("/dev/null").unwrap();
     let open = rustix::io::dup(file.as_fd()).unwrap();
     rustix::io::fcntl_setfd(&open, rustix::io::FdFlags::empty()).unwrap();
-    let finished = finish(job("cd /proc/self/fd; echo *; ls -l /proc/$PPID/fd | wc -l")).await.unwrap();
-    // The shell opens the directory to expand the pattern, which makes the fourth. For the guard there are its
-    // streams, the pipe, the handle of the main process, and the line with the total.
-    assert_eq!(text(&finished), "0 1 2 3\n6\n");
+    let finished =
+        finish(job("cd /proc/self/fd; echo *; ls -l /proc/$PPID/fd | grep -c /dev/null")).await.unwrap();
+    // The shell opens the directory to expand the pattern, which makes the fourth. The guard has only its standard
+    // error there.
+    assert_eq!(text(&finished), "0 1 2 3\n1\n");
 }
 
 #[tokio::test]

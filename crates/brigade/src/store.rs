@@ -112,7 +112,9 @@ pub enum StoreError {
         holder: Holder,
     },
     /// The fact is no outside word, and so needs a lease and an expected length.
-    #[error("only the runner of session {session} may append `{kind}` to it, under its lease and at a known length")]
+    #[error(
+        "only the runner of session {session} may append `{kind}` to it, under its lease and at a known length"
+    )]
     NotOutside {
         /// The session.
         session: SessionId,
@@ -159,7 +161,9 @@ pub enum StoreError {
         what: String,
     },
     /// The whole store was made by a newer version.
-    #[error("the store {place} has format {found}, and this brigade knows formats up to {known}; upgrade brigade")]
+    #[error(
+        "the store {place} has format {found}, and this brigade knows formats up to {known}; upgrade brigade"
+    )]
     NewerStore {
         /// Where it is.
         place: String,
@@ -211,18 +215,27 @@ pub trait Store: Send + Sync + 'static {
     /// Appends facts.
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>>;
 
-    /// The facts of a session from `from` on. A session without any fact is [`StoreError::Unknown`].
+    /// The facts of a session from `from` on. There are none where there is no such session.
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
     /// The facts of a session up to the first that cannot be read, and why it can't.
-    fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>>;
+    fn read_prefix(
+        &self,
+        session: &SessionId,
+    ) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>>;
 
     /// The facts of a session and all below it after a position, in the order of the store, at most `limit`. Those
     /// before one that cannot be read are returned as they are; the next call, after them, returns the error.
-    fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
+    fn tail(
+        &self,
+        root: &SessionId,
+        after: Pos,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
     /// The outside words in a tree after a position: where to look, not what was said.
-    fn words(&self, root: &SessionId, after: Pos) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>>;
+    fn words(&self, root: &SessionId, after: Pos)
+    -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>>;
 
     /// Changes whenever somebody without a lease, or another process, may have appended something.
     fn stirred(&self) -> watch::Receiver<u64>;

@@ -1,1 +1,16 @@
-//! Stores.
+//! Stores: one set of laws for all of them, and what each can suffer.
+
+#[path = "store/conformance.rs"]
+mod conformance;
+#[path = "store/damage.rs"]
+mod damage;
+#[path = "store/export.rs"]
+mod export;
+#[path = "store/leases.rs"]
+mod leases;
+#[path = "store/processes.rs"]
+mod processes;
+#[path = "store/sqlite.rs"]
+mod sqlite;
+#[path = "store/support.rs"]
+mod support;

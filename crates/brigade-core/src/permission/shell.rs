@@ -276,7 +276,8 @@ impl Survey {
     fn follow(&mut self, text: &str, front: bool, depth: Option<usize>) {
         let Some(depth) = depth else { return };
         let several = text.contains([' ', '\t', '\n', ';', '&', '|', '(', ')', '`', '<', '>']);
-        if !several && !(front && text.contains(['$', '\'', '"', '\\', '{', '*', '?', '['])) {
+        let resolved_again = front && text.contains(['$', '\'', '"', '\\', '{', '*', '?', '[']);
+        if !several && !resolved_again {
             return;
         }
         if depth == MAX_DEPTH || self.nested + text.len() > MAX_NESTED {

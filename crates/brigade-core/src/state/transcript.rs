@@ -182,6 +182,11 @@ impl Transcript {
         }
     }
 
+    /// Counts a turn as over, though it was not answered.
+    pub(super) fn give_up(&mut self, turn: u32) {
+        self.last_turn = self.last_turn.max(turn);
+    }
+
     pub(super) fn last_turn(&self) -> u32 {
         self.last_turn
     }

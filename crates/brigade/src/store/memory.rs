@@ -193,14 +193,14 @@ impl Logs {
         found.into_iter().map(|(_, summary)| summary).collect()
     }
 
-    fn read(&self, session: &SessionId, from: u64) -> Result<Vec<Record>, StoreError> {
-        let records = self.sessions.get(session).ok_or_else(|| StoreError::Unknown(session.clone()))?;
+    fn read(&self, session: &SessionId, from: u64) -> Vec<Record> {
         let from = usize::try_from(from).unwrap_or(usize::MAX);
-        Ok(records.get(from..).unwrap_or_default().to_vec())
+        self.sessions.get(session).and_then(|log| log.get(from..)).unwrap_or_default().to_vec()
     }
 
     fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> Vec<Record> {
-        let places = self.order.range(after.saturating_add(1)..).filter(|(_, (session, _))| root.contains(session));
+        let places =
+            self.order.range(after.saturating_add(1)..).filter(|(_, (session, _))| root.contains(session));
         let record = |(_, (session, seq)): (&Pos, &(SessionId, u64))| {
             self.sessions.get(session)?.get(usize::try_from(*seq).ok()?).cloned()
         };
@@ -221,18 +221,30 @@ impl Store for MemoryStore {
     }
 
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
-        self.answer(|logs| logs.read(session, from))
+        self.answer(|logs| Ok(logs.read(session, from)))
     }
 
-    fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
-        self.answer(|logs| logs.read(session, 0).map(|records| (records, None)))
+    fn read_prefix(
+        &self,
+        session: &SessionId,
+    ) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
+        self.answer(|logs| Ok((logs.read(session, 0), None)))
     }
 
-    fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+    fn tail(
+        &self,
+        root: &SessionId,
+        after: Pos,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.answer(|logs| Ok(logs.tail(root, after, limit)))
     }
 
-    fn words(&self, root: &SessionId, after: Pos) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
+    fn words(
+        &self,
+        root: &SessionId,
+        after: Pos,
+    ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
         self.answer(|logs| {
             let records = logs.tail(root, after, usize::MAX).into_iter();
             let words = records.filter(|record| record.event.is_outside_word());

@@ -133,17 +133,29 @@ impl Store for SqliteStore {
         }))
     }
 
-    fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
+    fn read_prefix(
+        &self,
+        session: &SessionId,
+    ) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
         let session = session.clone();
         Box::pin(self.read_with(move |snapshot| snapshot.session(&session, 0)))
     }
 
-    fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+    fn tail(
+        &self,
+        root: &SessionId,
+        after: Pos,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         let root = root.clone();
         Box::pin(self.read_with(move |snapshot| snapshot.tail(&root, after, limit)))
     }
 
-    fn words(&self, root: &SessionId, after: Pos) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
+    fn words(
+        &self,
+        root: &SessionId,
+        after: Pos,
+    ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
         let root = root.clone();
         Box::pin(self.read_with(move |snapshot| snapshot.words(&root, after)))
     }

@@ -29,9 +29,9 @@ pub(super) use blocking::blocking;
 pub use error::FileError;
 pub(super) use lines::{Lines, Rest};
 pub(super) use replace::Target;
-pub(super) use walk::{Cut, Entry, EntryKind, Found, Stop};
-pub(super) use workspace::shown;
+pub(super) use walk::{Cut, EntryKind, Stop};
 pub use workspace::Workspace;
+pub(super) use workspace::shown;
 
 use beneath::READ;
 use workspace::{Asked, Given, require_regular};
@@ -74,7 +74,9 @@ impl Files {
         if size > max_bytes {
             return Err(too_large());
         }
-        read_bounded(file, max_bytes).map_err(|cause| FileError::from_system(path, cause))?.ok_or_else(too_large)
+        read_bounded(file, max_bytes)
+            .map_err(|cause| FileError::from_system(path, cause))?
+            .ok_or_else(too_large)
     }
 
     /// The hash of what a file holds; none where it does not exist.
@@ -99,7 +101,8 @@ impl Files {
                 Err(cause) if moved(&cause) => continue,
                 Err(cause) => return Err(FileError::from_system(&given.shown, cause)),
             };
-            let stat = rustix::fs::fstat(&file).map_err(|errno| FileError::from_system(&given.shown, errno))?;
+            let stat =
+                rustix::fs::fstat(&file).map_err(|errno| FileError::from_system(&given.shown, errno))?;
             require_regular(&given.shown, &stat)?;
             return Ok((file, u64::try_from(stat.st_size).unwrap_or(0)));
         }

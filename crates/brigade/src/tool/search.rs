@@ -114,7 +114,9 @@ fn grep(files: &Files, input: &GrepInput, stop: &Stop) -> Result<ToolOutput, Too
 
 fn regex(pattern: &str, case_insensitive: bool) -> Result<RegexMatcher, ToolOutput> {
     if pattern.len() > MAX_PATTERN_BYTES {
-        return Err(ToolOutput::error(format!("The pattern is longer than {MAX_PATTERN_BYTES} bytes; shorten it")));
+        return Err(ToolOutput::error(format!(
+            "The pattern is longer than {MAX_PATTERN_BYTES} bytes; shorten it"
+        )));
     }
     RegexMatcherBuilder::new()
         .case_insensitive(case_insensitive)
@@ -123,7 +125,8 @@ fn regex(pattern: &str, case_insensitive: bool) -> Result<RegexMatcher, ToolOutp
         .dfa_size_limit(MAX_REGEX_BYTES)
         .build(pattern)
         .map_err(|cause| {
-            let advice = "lines are matched one by one, and special characters such as ( [ { . need a backslash";
+            let advice =
+                "lines are matched one by one, and special characters such as ( [ { . need a backslash";
             ToolOutput::error(format!("The pattern is not a usable regular expression: {cause}\n({advice})"))
         })
 }

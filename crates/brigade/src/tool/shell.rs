@@ -59,7 +59,9 @@ impl Tool for Shell {
             return ToolOutput::error("The command is empty; say what to run");
         }
         let time_limit = match input.timeout_seconds {
-            Some(0) => return ToolOutput::error("timeout_seconds is 0; give the command at least one second"),
+            Some(0) => {
+                return ToolOutput::error("timeout_seconds is 0; give the command at least one second");
+            }
             Some(seconds) => settings.time_limit.min(Duration::from_secs(seconds)),
             None => settings.time_limit,
         };
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_noted_where_it_is_missing() {
-        let output = output(&finished(End::Exited(0), "aé€z".as_bytes(), 12), 4);
+        let output = output(&finished(End::Exited(0), "aé€z".as_bytes(), 12), 8);
         assert_eq!(output, "aé\u{fffd}\n(… 12 bytes of output left out …)\n\u{fffd}\u{fffd}z");
     }
 }

@@ -96,7 +96,9 @@ impl EditTool for EditFile {
 
     fn plan(&self, input: EditFileInput, files: &Files) -> Result<EditPlan, ToolOutput> {
         if input.old.is_empty() {
-            return Err(ToolOutput::error("old is empty; name the text to replace, or use write_file for a new file"));
+            return Err(ToolOutput::error(
+                "old is empty; name the text to replace, or use write_file for a new file",
+            ));
         }
         if input.old == input.new {
             return Err(ToolOutput::error("old and new are the same, so there is nothing to change"));
@@ -106,7 +108,7 @@ impl EditTool for EditFile {
         let Some(before) = target.content else {
             return Err(ToolOutput::error(format!("`{name}` does not exist; use write_file to create it")));
         };
-        let places = occurrences(&before, input.old.as_bytes());
+        let places = occurrences(&before, &input.old);
         match places.len() {
             0 => return Err(ToolOutput::error(not_found(&name, &before, &input.old))),
             1 => {}
@@ -124,14 +126,14 @@ impl EditTool for EditFile {
     }
 }
 
-/// Where `needle` is, without overlaps. Both are bytes, so that a file need not be UTF-8 in other places; a valid text
-/// never begins inside a character.
-fn occurrences(content: &[u8], needle: &[u8]) -> Vec<usize> {
+/// Where a text is in a file, without overlaps. The file need not be UTF-8 everywhere: a text begins with the first byte
+/// of a character, so it lies within a valid part as a whole.
+fn occurrences(content: &[u8], text: &str) -> Vec<usize> {
     let mut places = Vec::new();
     let mut from = 0;
-    while let Some(place) = find(&content[from..], needle) {
-        places.push(from + place);
-        from += place + needle.len();
+    for chunk in content.utf8_chunks() {
+        places.extend(chunk.valid().match_indices(text).map(|(place, _)| from + place));
+        from += chunk.valid().len() + chunk.invalid().len();
     }
     places
 }
@@ -155,7 +157,9 @@ fn require_size(bytes: usize) -> Result<(), ToolOutput> {
     if u64::try_from(bytes).is_ok_and(|bytes| bytes <= MAX_EDIT_BYTES) {
         return Ok(());
     }
-    Err(ToolOutput::error(format!("The file would hold {bytes} bytes; files of up to {MAX_EDIT_BYTES} can be written")))
+    Err(ToolOutput::error(format!(
+        "The file would hold {bytes} bytes; files of up to {MAX_EDIT_BYTES} can be written"
+    )))
 }
 
 /// Says that a text is not in a file, and what may have been meant.

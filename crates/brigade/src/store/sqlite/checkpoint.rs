@@ -78,7 +78,7 @@ impl Drop for Checkpointer {
     }
 }
 
-fn run(connection: Connection, mut lock: Lock, poked: mpsc::Receiver<Effort>) {
+fn run(connection: Connection, lock: Lock, poked: mpsc::Receiver<Effort>) {
     // Waiting for readers happens while writers are kept out, so it must be short; the next time will do.
     let _ = connection.busy_timeout(Duration::from_millis(20));
     while let Ok(first) = poked.recv() {

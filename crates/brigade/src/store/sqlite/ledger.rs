@@ -43,7 +43,10 @@ pub(super) struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    pub(super) fn open(connection: &'a Connection, times: &'a mut LeaseTimes) -> rusqlite::Result<Ledger<'a>> {
+    pub(super) fn open(
+        connection: &'a Connection,
+        times: &'a mut LeaseTimes,
+    ) -> rusqlite::Result<Ledger<'a>> {
         let last: u64 = connection
             .prepare_cached(
                 "SELECT max(coalesce((SELECT max(pos) FROM events), 0), coalesce((SELECT pos FROM removed), 0))",
@@ -60,7 +63,9 @@ impl<'a> Ledger<'a> {
         let length = self.length(&job.session)?;
         match job.expect {
             Expect::Length(expected) if expected != length => {
-                return Err(StoreError::Conflict { session: job.session.clone(), expected, actual: length }.into());
+                return Err(
+                    StoreError::Conflict { session: job.session.clone(), expected, actual: length }.into()
+                );
             }
             Expect::Exists if length == 0 => return Err(StoreError::Unknown(job.session.clone()).into()),
             Expect::Length(_) | Expect::Exists => {}
@@ -131,7 +136,11 @@ impl<'a> Ledger<'a> {
             .prepare_cached("SELECT epoch = ? AND pid IS NOT NULL FROM leases WHERE root = ?")?
             .query_row(params![lease.epoch, lease.root.as_str()], |row| row.get(0))
             .optional()?;
-        if admitted == Some(true) && lease.root.contains(session) { Ok(()) } else { Err(lease::fenced(lease).into()) }
+        if admitted == Some(true) && lease.root.contains(session) {
+            Ok(())
+        } else {
+            Err(lease::fenced(lease).into())
+        }
     }
 
     /// Notes that the tree of a lease runs, in the file at most once a second.

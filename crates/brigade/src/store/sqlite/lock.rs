@@ -40,14 +40,20 @@ impl Lock {
     pub(super) fn open(place: &Path) -> Result<Lock, StoreError> {
         let open = |suffix: &str| {
             let path = beside(place, suffix);
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path);
             file.map_err(|error| io_error(&path, &error))
         };
         Ok(Lock { lock: open(".lock")?, waiting: open(".waiting")? })
     }
 
     /// Waits for the lock.
-    pub(super) fn acquire(&mut self) -> io::Result<Guard<'_>> {
+    pub(super) fn acquire(&self) -> io::Result<Guard<'_>> {
         match self.lock.try_lock() {
             Ok(()) => return Ok(Guard(&self.lock)),
             Err(TryLockError::WouldBlock) => {}

@@ -29,7 +29,10 @@ impl Reader {
     }
 
     /// Answers a question from one snapshot of the store.
-    pub(super) fn with<T>(&self, work: impl Fn(&Snapshot<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(super) fn with<T>(
+        &self,
+        work: impl Fn(&Snapshot<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
@@ -88,7 +91,8 @@ impl Snapshot<'_> {
     ) -> Result<(Vec<Record>, Option<StoreError>), StoreError> {
         let sql = columns!("WHERE session = ? AND seq >= ? ORDER BY seq");
         let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.explain(error))?;
-        let mut rows = statement.query(params![session.as_str(), from]).map_err(|error| self.explain(error))?;
+        let mut rows =
+            statement.query(params![session.as_str(), from]).map_err(|error| self.explain(error))?;
         let mut records = Vec::new();
         let fault = loop {
             let next = from + records.len() as u64;
@@ -101,9 +105,6 @@ impl Snapshot<'_> {
                 Err(error) => break Some(self.unreadable(session, next, error)?),
             }
         };
-        if records.is_empty() && fault.is_none() && !self.exists(session)? {
-            return Err(StoreError::Unknown(session.clone()));
-        }
         Ok((records, fault))
     }
 
@@ -123,7 +124,12 @@ impl Snapshot<'_> {
     }
 
     /// What it means for a session that SQLite could not find its way to one of its records.
-    fn unreadable(&self, session: &SessionId, seq: u64, error: rusqlite::Error) -> Result<StoreError, StoreError> {
+    fn unreadable(
+        &self,
+        session: &SessionId,
+        seq: u64,
+        error: rusqlite::Error,
+    ) -> Result<StoreError, StoreError> {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt) => Ok(DecodeError::Damaged(error.to_string()).of(session, seq)),
             _ => Err(self.explain(error)),
@@ -198,7 +204,8 @@ impl Snapshot<'_> {
         };
         let below = Below::of(root);
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let parameters = params![i64::try_from(after).unwrap_or(i64::MAX), root.as_str(), below.first, below.end, limit];
+        let parameters =
+            params![i64::try_from(after).unwrap_or(i64::MAX), root.as_str(), below.first, below.end, limit];
         let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.explain(error))?;
         let mut rows = statement.query(parameters).map_err(|error| self.explain(error))?;
         let mut page = Page::default();
@@ -262,7 +269,8 @@ impl Snapshot<'_> {
 
     /// All trees, the newest first.
     pub(super) fn roots(&self) -> Result<Vec<RootSummary>, StoreError> {
-        let now = self.one("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)", [], |row| row.get::<_, u64>(0))?;
+        let now =
+            self.one("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)", [], |row| row.get::<_, u64>(0))?;
         let observer = Holder::this_process();
         let mut found = Vec::new();
         let mut after = String::new();

@@ -83,7 +83,8 @@ impl Ledger<'_> {
             })
             .optional()?;
         let same = found.is_some_and(|(at, v, body)| {
-            let same_body = |mine: &[u8]| body == mine || codec::decode(&body, v) == codec::decode(mine, entry.v);
+            let same_body =
+                |mine: &[u8]| body == mine || codec::decode(&body, v) == codec::decode(mine, entry.v);
             at == entry.at && v == entry.v && entry.encoded.facts.iter().all(|fact| same_body(&fact.body))
         });
         if same {

@@ -68,17 +68,13 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
 pub(super) fn open_writer(place: &Path, limits: Limits) -> Result<Connection, StoreError> {
     create(place).map_err(|error| io_error(place, &error))?;
     // Switching to the write-ahead log does not wait for others by itself, so two first openings meet here.
-    let mut lock = Lock::open(place)?;
+    let lock = Lock::open(place)?;
     let _guard = lock.acquire().map_err(|error| io_error(place, &error))?;
     let connection = connect(place)?;
     let explain = |error| store_error(place, error);
-    connection
-        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0))
-        .map_err(explain)?;
+    connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)).map_err(explain)?;
     prepare(place, &connection)?;
-    connection
-        .execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;")
-        .map_err(explain)?;
+    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;").map_err(explain)?;
     // The checkpointer does this outside the lock; here it only bounds the log should that thread fail.
     pragma(&connection, "wal_autocheckpoint", 20_000).map_err(explain)?;
     if let Some(pages) = limits.pages {
@@ -114,11 +110,11 @@ fn create(place: &Path) -> io::Result<()> {
 
 fn prepare(place: &Path, connection: &Connection) -> Result<(), StoreError> {
     let explain = |error| store_error(place, error);
-    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map_err(explain);
+    let number =
+        |name| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map_err(explain);
     let (found, application) = (number("user_version")?, number("application_id")?);
-    let tables: u32 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(explain)?;
+    let tables: u32 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(explain)?;
     if tables == 0 && found == 0 {
         let script = format!(
             "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT}; COMMIT;"

@@ -8,8 +8,8 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use super::checkpoint::Checkpointer;
-pub(super) use super::ledger::Ledger;
 use super::ledger::LeaseTimes;
+pub(super) use super::ledger::Ledger;
 use super::lock::Lock;
 use super::schema::{io_error, store_error};
 use crate::store::StoreError;

@@ -5,9 +5,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
 #[cfg(target_os = "linux")]
 use rustix::fs::ResolveFlags;
+use rustix::fs::{Mode, OFlags};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 

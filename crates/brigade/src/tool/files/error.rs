@@ -81,7 +81,9 @@ pub enum FileError {
         path: String,
     },
     /// It holds more than is read at once.
-    #[error("`{path}` holds more than {cap} bytes; read a part of it: read_file with offset and limit, or grep")]
+    #[error(
+        "`{path}` holds more than {cap} bytes; read a part of it: read_file with offset and limit, or grep"
+    )]
     TooLarge {
         /// The path as given.
         path: String,
@@ -129,9 +131,10 @@ impl FileError {
             Some(Errno::XDEV) => FileError::Outside { path },
             Some(Errno::AGAIN) => FileError::Busy { path },
             Some(Errno::NOSYS) => FileError::Unsupported { path },
-            Some(Errno::LOOP) => {
-                FileError::BadPath { path, reason: "its symbolic links go in a circle or lead into the kernel" }
-            }
+            Some(Errno::LOOP) => FileError::BadPath {
+                path,
+                reason: "its symbolic links go in a circle or lead into the kernel",
+            },
             Some(Errno::NOTDIR) => {
                 FileError::BadPath { path, reason: "a part of it that should be a folder is a file" }
             }

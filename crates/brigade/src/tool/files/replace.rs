@@ -108,7 +108,8 @@ impl Files {
             }
             let folder: PathBuf = components.iter().collect();
             let path = if components.is_empty() { PathBuf::from(".") } else { folder };
-            let existing = Given { path, lexical: String::new(), shown: given.shown.clone(), asked: given.asked };
+            let existing =
+                Given { path, lexical: String::new(), shown: given.shown.clone(), asked: given.asked };
             let found = match self.workspace.resolve(&existing) {
                 Ok(found) => found,
                 Err(FileError::NotFound { .. }) => continue,

@@ -140,7 +140,8 @@ impl Files {
         let (folder, real) = self.open_folder(path)?;
         let ignores = self.ignores_above(&real);
         let start = real.to_string_lossy();
-        let mut walk = Walk { files: self, start: &start, stop, visit, ignores, cut: None, left: MAX_ENTRIES };
+        let mut walk =
+            Walk { files: self, start: &start, stop, visit, ignores, cut: None, left: MAX_ENTRIES };
         // A visitor that has enough ends the walk, and that is no failure.
         let _ = walk.folder(&folder, &start, 0);
         Ok(walk.cut)
@@ -170,15 +171,19 @@ impl Files {
     }
 
     fn sees(&self, real: &str, kind: EntryKind) -> bool {
-        self.shows(real) || (kind == EntryKind::Folder && self.leads_on(real) && self.permissions.may_read(real))
+        self.shows(real)
+            || (kind == EntryKind::Folder && self.leads_on(real) && self.permissions.may_read(real))
     }
 
     /// The `.gitignore` files of the folders above a folder, from the root down.
     fn ignores_above(&self, real: &Path) -> Vec<Gitignore> {
         let mut above: Vec<&Path> = real.ancestors().skip(1).collect();
         above.reverse();
-        let open = |path: &&Path| Some((self.workspace.open_real(path, FOLDER).ok()?, path.to_string_lossy()));
-        above.iter().filter_map(open).filter_map(|(folder, path)| ignore_file(&folder, &path)).collect()
+        let rules = |path: &Path| {
+            let folder = self.workspace.open_real(path, FOLDER).ok()?;
+            ignore_file(&folder, &path.to_string_lossy())
+        };
+        above.into_iter().filter_map(rules).collect()
     }
 }
 
@@ -229,19 +234,18 @@ impl Walk<'_> {
                 self.cut = Some(Cut::Size);
                 ControlFlow::Continue(())
             }
-            EntryKind::Folder => {
-                match beneath::open(folder, Path::new(&entry.name), FOLDER, Links::Refuse) {
-                    Ok(below) => self.folder(&below, &path, depth + 1),
-                    Err(_) => ControlFlow::Continue(()),
-                }
-            }
+            EntryKind::Folder => match beneath::open(folder, Path::new(&entry.name), FOLDER, Links::Refuse) {
+                Ok(below) => self.folder(&below, &path, depth + 1),
+                Err(_) => ControlFlow::Continue(()),
+            },
         }
     }
 
     /// The nearest `.gitignore` that has an opinion decides.
     fn is_ignored(&self, path: &str, kind: EntryKind) -> bool {
         let rooted = format!("/{path}");
-        let opinions = self.ignores.iter().rev().map(|rules| rules.matched(&rooted, kind == EntryKind::Folder));
+        let opinions =
+            self.ignores.iter().rev().map(|rules| rules.matched(&rooted, kind == EntryKind::Folder));
         opinions.into_iter().find(|opinion| !opinion.is_none()).is_some_and(|opinion| opinion.is_ignore())
     }
 }

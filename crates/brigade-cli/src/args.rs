@@ -1,0 +1,240 @@
+//! What can be typed. Parsing does nothing else; [`crate::settings`] makes sense of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brigade_core::permission::Mode;
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::units;
+
+const EXAMPLES: &str = "\
+Examples:
+  brigade demo                                    see a brigade work: no key, no network
+  brigade run --model script:plan.toml \"Tidy up\"  one task for the lead agent
+  git diff | brigade run --mode plan              the task from standard input, nothing is changed
+  brigade run --max-turns 20 --budget-usd 0.50 --timeout 10m \"Fix the tests\"
+  brigade resume ID --max-turns 40                go on after a limit, a crash or a Ctrl-C
+  brigade tell ID \"Also update the changelog\"     say more, while it runs or after it
+  brigade sessions tree ID                        who worked for whom, and what it cost
+
+Exit codes:
+  0    done                       3    incomplete: a limit was reached, the partial result is printed
+  1    failed                     130  cancelled
+  2    usage or configuration
+
+Standard output carries the result only; progress and messages go to standard error.";
+
+/// Agents that delegate: a lead splits the task, specialists do the parts, every step is on record.
+#[derive(Debug, Parser)]
+#[command(name = "brigade", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command understands.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Global {
+    /// What standard output carries: text, one JSON object, or one JSON object a line as things happen
+    #[arg(long, global = true, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
+    pub(crate) output_format: OutputFormat,
+    /// Set a key of the configuration, such as swarm.max_depth=2 (repeatable)
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// The file that sessions are kept in
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) store: Option<PathBuf>,
+    /// Say more on standard error: also every tool call
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+}
+
+/// What standard output carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// Text for people.
+    Text,
+    /// One JSON object at the end.
+    Json,
+    /// One JSON object a line, as things happen.
+    StreamJson,
+}
+
+/// The commands that there are.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run one task with the lead agent and print its result
+    Run(Run),
+    /// Go on with a session: after a crash, a limit or a failure; prints the result again if it is done
+    Resume(Resume),
+    /// Say something to a session, while it runs or after its end
+    Tell(Tell),
+    /// Stop a session and all agents below it, whoever runs it
+    Cancel(Cancel),
+    /// Look at sessions, move them, remove them
+    Sessions(Sessions),
+    /// Look at the tools that agents have
+    Tools(Tools),
+    /// Look at the configuration
+    Config(Config),
+    /// Watch a brigade repair a small project: no key, no network, a few seconds
+    Demo,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Run {
+    /// What is to be done; read from standard input when absent or `-`
+    #[arg(value_name = "TASK", allow_hyphen_values = false)]
+    pub(crate) task: Option<String>,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
+
+/// Arguments of `resume`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Resume {
+    /// The session
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
+
+/// Arguments of `tell`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Tell {
+    /// The session
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// What to say
+    #[arg(value_name = "TEXT", required = true)]
+    pub(crate) text: Vec<String>,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
+
+/// Arguments of `cancel`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Cancel {
+    /// The session
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+}
+
+/// How a tree of agents is run.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Flags {
+    /// The agent that takes the task
+    #[arg(short, long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+    /// The model: PROVIDER/MODEL, or script:FILE for a scripted one
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// The folder to work in
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Model calls of the lead
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_turns: Option<u32>,
+    /// How long the whole tree may take: 30s, 10m, 2h
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Tokens of the whole tree, input and output together
+    #[arg(long, value_name = "N", value_parser = units::count)]
+    pub(crate) budget_tokens: Option<u64>,
+    /// Dollars of the whole tree, such as 0.50
+    #[arg(long, value_name = "X", value_parser = units::dollars)]
+    pub(crate) budget_usd: Option<u64>,
+    /// Agents that may be started below the lead
+    #[arg(long, value_name = "N", value_parser = units::count)]
+    pub(crate) max_agents: Option<u64>,
+    /// What is done without asking: plan (only read), ask, edit (also edit files), auto (all that no rule forbids)
+    #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]
+    pub(crate) mode: Option<Mode>,
+}
+
+/// Arguments of `sessions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sessions {
+    #[command(subcommand)]
+    pub(crate) command: SessionsCommand,
+}
+
+/// What can be done with sessions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// All sessions, newest first
+    List,
+    /// What was said and done in one session
+    Show {
+        /// The session
+        id: String,
+    },
+    /// Who worked for whom, and what it cost
+    Tree {
+        /// The session
+        id: String,
+    },
+    /// Write a session and all below it as lines of JSON
+    Export {
+        /// The session
+        id: String,
+        /// The file to write; standard output when absent
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Read an exported session into this store
+    Import {
+        /// The file; `-` is standard input
+        file: PathBuf,
+    },
+    /// Remove a session and all below it
+    Rm {
+        /// The session
+        id: String,
+    },
+}
+
+/// Arguments of `tools`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Tools {
+    #[command(subcommand)]
+    pub(crate) command: ToolsCommand,
+}
+
+/// What can be done with tools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolsCommand {
+    /// The tools that the lead is offered
+    List,
+}
+
+/// Arguments of `config`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+/// What can be done with the configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Every value that is in force, and where it comes from
+    Show,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+}

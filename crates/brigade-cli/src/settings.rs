@@ -1,0 +1,317 @@
+//! From the environment, files and flags to [`Settings`], in which nothing is open any more.
+//!
+//! This is the only part of Brigade that reads the environment, the home folder and the current folder.
+
+mod environment;
+mod keys;
+mod layers;
+mod nearest;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use brigade::Limits;
+use brigade_core::faces::delegate::SwarmConfig;
+use brigade_core::permission::{Mode, Permissions, Rule};
+use brigade_core::{Budget, Limit};
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::args::{Flags, Global};
+use crate::failure::Failure;
+use crate::units;
+
+pub(crate) use environment::Environment;
+pub(crate) use layers::Layers;
+
+/// The prefix of models that stand in a file.
+pub(crate) const SCRIPT: &str = "script:";
+/// The only agent that there is without definitions.
+pub(crate) const LEAD: &str = "lead";
+
+/// What the command was told, resolved.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The model of agents that name none, if one is set.
+    pub(crate) model: Option<String>,
+    /// The file that sessions are kept in.
+    pub(crate) store: PathBuf,
+    /// The section `swarm`.
+    pub(crate) swarm: SwarmConfig,
+    /// Limits of sessions and of the tree.
+    pub(crate) limits: Limits,
+    /// How long a command of `shell` may take.
+    pub(crate) shell_timeout: Duration,
+    /// What a tree may use up.
+    pub(crate) budget: Budget,
+    /// Which calls are allowed.
+    pub(crate) permissions: Permissions,
+    /// The folder that tools work in.
+    pub(crate) folder: PathBuf,
+    /// Every value with its origin.
+    pub(crate) layers: Layers,
+    /// Where the configuration is read from.
+    pub(crate) config_file: PathBuf,
+    /// What was read from the environment.
+    pub(crate) environment: Environment,
+}
+
+impl Settings {
+    /// Settings of a command that runs agents.
+    pub(crate) fn for_run(global: &Global, flags: &Flags) -> Result<Settings, Failure> {
+        let environment = Environment::read()?;
+        let mut layers = Layers::defaults()?;
+        let places = Places::of(&environment)?;
+        layers.add_file(&places.config)?;
+        layers.add_environment(&environment.brigade)?;
+        layers.add_set(&global.set)?;
+        layers.add_flags(flag_values(flags))?;
+        Settings::resolve(environment, places, layers, global, flags)
+    }
+
+    /// Settings of a command that only looks.
+    pub(crate) fn to_look(global: &Global) -> Result<Settings, Failure> {
+        Settings::for_run(global, &Flags::default())
+    }
+
+    /// Settings that nobody's configuration changes, apart from the place of the store.
+    pub(crate) fn for_demo(global: &Global, flags: &Flags) -> Result<Settings, Failure> {
+        let environment = Environment::read()?;
+        let mut layers = Layers::defaults()?;
+        layers.add_flags(flag_values(flags))?;
+        let places = Places::of(&environment)?;
+        Settings::resolve(environment, places, layers, global, flags)
+    }
+
+    fn resolve(
+        environment: Environment,
+        places: Places,
+        layers: Layers,
+        global: &Global,
+        flags: &Flags,
+    ) -> Result<Settings, Failure> {
+        let raw: Raw = layers.table().clone().try_into().map_err(|error| Failure::usage(format!("config: {error}")))?;
+        let absolute = |model: String| environment.absolute_model(&model);
+        let agent = flags.agent.clone().or(raw.default_agent).unwrap_or_else(|| LEAD.to_owned());
+        if agent != LEAD {
+            return Err(Failure::usage(format!(
+                "there is no agent '{agent}': only '{LEAD}' exists; leave out --agent and default_agent"
+            )));
+        }
+        let mut swarm = raw.swarm;
+        if let Some(problem) = swarm.problem() {
+            return Err(Failure::usage(problem));
+        }
+        swarm.model = swarm.model.map(absolute).transpose()?;
+        for role in swarm.roles.values_mut() {
+            role.model = role.model.take().map(absolute).transpose()?;
+        }
+        let store = match (&global.store, raw.store.as_deref()) {
+            (Some(path), _) => environment.absolute(path),
+            (None, None | Some("sqlite")) => places.data,
+            (None, Some(other)) if other.contains("://") => {
+                return Err(Failure::usage(format!("store = \"{other}\" is not supported; use \"sqlite\" or a path")));
+            }
+            (None, Some(path)) => environment.absolute(Path::new(path)),
+        };
+        Ok(Settings {
+            model: raw.model.map(absolute).transpose()?,
+            store,
+            swarm,
+            limits: raw.limits.resolve()?,
+            shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
+            budget: raw.budget.resolve()?,
+            permissions: raw.permissions.resolve(),
+            folder: environment.absolute(flags.cwd.as_deref().unwrap_or(Path::new("."))),
+            layers,
+            config_file: places.config,
+            environment,
+        })
+    }
+}
+
+/// Where configuration and data are, before anybody looked.
+struct Places {
+    config: PathBuf,
+    data: PathBuf,
+}
+
+impl Places {
+    fn of(environment: &Environment) -> Result<Places, Failure> {
+        let nowhere = || {
+            Failure::usage("neither BRIGADE_HOME nor HOME is set, so there is no place for configuration and sessions")
+        };
+        let config = environment.config_folder().ok_or_else(nowhere)?.join("config.toml");
+        let data = environment.data_folder().ok_or_else(nowhere)?.join("sessions.db");
+        Ok(Places { config, data })
+    }
+}
+
+/// Flags that stand for a key of the configuration.
+fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Value)> {
+    let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    let mut values: Vec<(&'static str, &'static [&'static str], Value)> = Vec::new();
+    if let Some(model) = &flags.model {
+        values.push(("--model", &["model"], Value::String(model.clone())));
+    }
+    if let Some(turns) = flags.max_turns {
+        values.push(("--max-turns", &["limits", "lead_turns"], number(turns.into())));
+    }
+    if let Some(tokens) = flags.budget_tokens {
+        values.push(("--budget-tokens", &["budget", "tokens"], number(tokens)));
+    }
+    if let Some(nano) = flags.budget_usd {
+        values.push(("--budget-usd", &["budget", "usd"], Value::String(units::exact_dollars(nano))));
+    }
+    if let Some(agents) = flags.max_agents {
+        values.push(("--max-agents", &["budget", "agents"], number(agents)));
+    }
+    if let Some(mode) = flags.mode {
+        values.push(("--mode", &["permissions", "mode"], Value::String(mode.to_string())));
+    }
+    values
+}
+
+/// The configuration as it is written: everything may be absent. Its shape was checked layer by layer before, with
+/// the file and the nearest key in the message.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Raw {
+    model: Option<String>,
+    default_agent: Option<String>,
+    store: Option<String>,
+    swarm: SwarmConfig,
+    budget: RawBudget,
+    limits: RawLimits,
+    permissions: RawPermissions,
+    /// Kept for the parts that are to use them.
+    #[serde(flatten)]
+    _later: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawBudget {
+    tokens: Option<Value>,
+    usd: Option<Value>,
+    agents: Option<Value>,
+}
+
+impl RawBudget {
+    fn resolve(&self) -> Result<Budget, Failure> {
+        let limit = |value: &Option<Value>| match value {
+            Some(Value::Integer(number)) => u64::try_from(*number).map_or(Limit::Unlimited, Limit::AtMost),
+            None | Some(_) => Limit::Unlimited,
+        };
+        let usd = match &self.usd {
+            None => Limit::Unlimited,
+            Some(Value::String(word)) if word == keys::UNLIMITED => Limit::Unlimited,
+            Some(value) => Limit::AtMost(keys::dollars(value).map_err(Failure::usage)?),
+        };
+        Ok(Budget { tokens: limit(&self.tokens), usd, agents: limit(&self.agents) })
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawLimits {
+    lead_turns: Option<u32>,
+    child_turns: Option<u32>,
+    child_timeout: Option<Value>,
+    shell_timeout: Option<Value>,
+    max_depth: Option<u32>,
+    concurrency: Option<u32>,
+    result_bytes: Option<u32>,
+    max_tokens: Option<u32>,
+}
+
+impl RawLimits {
+    fn resolve(&self) -> Result<Limits, Failure> {
+        let defaults = Limits::default();
+        Ok(Limits {
+            lead_turns: self.lead_turns.unwrap_or(defaults.lead_turns),
+            child_turns: self.child_turns.unwrap_or(defaults.child_turns),
+            child_timeout: duration(self.child_timeout.as_ref(), defaults.child_timeout)?,
+            max_depth: self.max_depth.unwrap_or(defaults.max_depth),
+            concurrency: self.concurrency.map_or(defaults.concurrency, |number| number.max(1) as usize),
+            result_bytes: self.result_bytes.map_or(defaults.result_bytes, |number| number as usize),
+            max_tokens: self.max_tokens.map_or(defaults.max_tokens, u64::from),
+            ..defaults
+        })
+    }
+}
+
+fn duration(value: Option<&Value>, default: Duration) -> Result<Duration, Failure> {
+    value.map_or(Ok(default), |value| keys::duration(value).map_err(Failure::usage))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawPermissions {
+    mode: Option<Mode>,
+    allow: Vec<Rule>,
+    ask: Vec<Rule>,
+    deny: Vec<Rule>,
+}
+
+impl RawPermissions {
+    fn resolve(self) -> Permissions {
+        Permissions { mode: self.mode.unwrap_or(Mode::Edit), allow: self.allow, ask: self.ask, deny: self.deny }
+    }
+}
+
+/// The values that are in force where nobody says otherwise, as a table like any other layer.
+fn default_table() -> Result<Table, toml::ser::Error> {
+    let limits = Limits::default();
+    let swarm = SwarmConfig::default();
+    let budget = brigade::Settings::default_budget();
+    let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    let text = |text: &str| Value::String(text.to_owned());
+    let limit = |limit: Limit| match limit {
+        Limit::AtMost(most) => number(most),
+        Limit::Unlimited => text(keys::UNLIMITED),
+    };
+    let time = |time: Duration| Value::String(units::typed(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
+    let section = |entries: Vec<(&str, Value)>| {
+        Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    };
+    let empty = || Value::Array(Vec::new());
+    let mut swarm = Value::try_from(&swarm)?;
+    if let Some(table) = swarm.as_table_mut() {
+        table.retain(|_, value| value.as_table().is_none_or(|table| !table.is_empty()));
+    }
+    Ok(Table::from_iter([
+        ("default_agent".to_owned(), text(LEAD)),
+        ("store".to_owned(), text("sqlite")),
+        ("swarm".to_owned(), swarm),
+        ("delegation".to_owned(), section(vec![("faces", text("auto")), ("extras", empty())])),
+        ("agents".to_owned(), section(vec![("paths", empty())])),
+        (
+            "budget".to_owned(),
+            section(vec![
+                ("tokens", limit(budget.tokens)),
+                ("usd", limit(budget.usd)),
+                ("agents", limit(budget.agents)),
+            ]),
+        ),
+        (
+            "limits".to_owned(),
+            section(vec![
+                ("lead_turns", number(limits.lead_turns.into())),
+                ("child_turns", number(limits.child_turns.into())),
+                ("child_timeout", time(limits.child_timeout)),
+                ("question_timeout", text("10m")),
+                ("shell_timeout", text("2m")),
+                ("max_depth", number(limits.max_depth.into())),
+                ("concurrency", number(limits.concurrency as u64)),
+                ("result_bytes", number(limits.result_bytes as u64)),
+                ("max_tokens", number(limits.max_tokens)),
+            ]),
+        ),
+        (
+            "permissions".to_owned(),
+            section(vec![("mode", text("edit")), ("allow", empty()), ("ask", empty()), ("deny", empty())]),
+        ),
+    ]))
+}

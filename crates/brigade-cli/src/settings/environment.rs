@@ -1,0 +1,153 @@
+//! The environment, read once.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::SCRIPT;
+use crate::failure::Failure;
+
+/// Variables that commands of `shell` see. Nothing else reaches them: what is not passed cannot leak.
+const PASSED: [&str; 9] = ["PATH", "HOME", "LANG", "TERM", "USER", "LOGNAME", "TMPDIR", "TZ", "SHELL"];
+const PASSED_PREFIX: &str = "LC_";
+const OWN_PREFIX: &str = "BRIGADE_";
+/// The one variable of ours that is a place and not a key.
+const HOME_VARIABLE: &str = "BRIGADE_HOME";
+
+/// What was found in the environment.
+#[derive(Debug, Clone)]
+pub(crate) struct Environment {
+    /// Variables that stand for keys of the configuration, without their prefix: (`SWARM__MAX_DEPTH`, `2`).
+    pub(crate) brigade: Vec<(String, String)>,
+    /// Variables that commands of `shell` get.
+    pub(crate) shell: Vec<(String, String)>,
+    /// Whether colours are unwanted.
+    pub(crate) no_color: bool,
+    /// What the terminal is called.
+    pub(crate) term: Option<String>,
+    home: Option<PathBuf>,
+    brigade_home: Option<PathBuf>,
+    config_home: Option<PathBuf>,
+    data_home: Option<PathBuf>,
+    current: PathBuf,
+}
+
+impl Environment {
+    /// Reads it.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+    pub(crate) fn read() -> Result<Environment, Failure> {
+        let current = std::env::current_dir()
+            .map_err(|error| Failure::usage(format!("the current folder cannot be used: {error}")))?;
+        Environment::from_variables(std::env::vars_os(), current)
+    }
+
+    fn from_variables(
+        variables: impl Iterator<Item = (OsString, OsString)>,
+        current: PathBuf,
+    ) -> Result<Environment, Failure> {
+        let mut found = Environment {
+            brigade: Vec::new(),
+            shell: Vec::new(),
+            no_color: false,
+            term: None,
+            home: None,
+            brigade_home: None,
+            config_home: None,
+            data_home: None,
+            current,
+        };
+        for (name, value) in variables {
+            let Some(name) = name.to_str() else { continue };
+            let place = || Some(PathBuf::from(&value)).filter(|path| path.is_absolute());
+            match name {
+                HOME_VARIABLE if !value.is_empty() => {
+                    found.brigade_home = Some(found.current.join(&value));
+                }
+                HOME_VARIABLE => {}
+                "HOME" => found.home = place(),
+                // A relative one is to be ignored, says the specification of these folders.
+                "XDG_CONFIG_HOME" => found.config_home = place(),
+                "XDG_DATA_HOME" => found.data_home = place(),
+                "NO_COLOR" => found.no_color = !value.is_empty(),
+                "TERM" => found.term = value.to_str().map(str::to_owned),
+                _ => {}
+            }
+            if let Some(key) = name.strip_prefix(OWN_PREFIX)
+                && name != HOME_VARIABLE
+            {
+                let text = value.to_str().ok_or_else(|| Failure::usage(format!("{name} is not UTF-8")))?;
+                found.brigade.push((key.to_owned(), text.to_owned()));
+            }
+            if (PASSED.contains(&name) || name.starts_with(PASSED_PREFIX))
+                && let Some(text) = value.to_str()
+            {
+                found.shell.push((name.to_owned(), text.to_owned()));
+            }
+        }
+        found.brigade.sort();
+        found.shell.sort();
+        Ok(found)
+    }
+
+    /// The folder of the configuration.
+    pub(super) fn config_folder(&self) -> Option<PathBuf> {
+        self.folder(self.config_home.as_ref(), ".config")
+    }
+
+    /// The folder of the sessions.
+    pub(super) fn data_folder(&self) -> Option<PathBuf> {
+        self.folder(self.data_home.as_ref(), ".local/share")
+    }
+
+    fn folder(&self, chosen: Option<&PathBuf>, below_home: &str) -> Option<PathBuf> {
+        if let Some(home) = &self.brigade_home {
+            return Some(home.clone());
+        }
+        let base = chosen.cloned().or_else(|| self.home.as_ref().map(|home| home.join(below_home)));
+        base.map(|base| base.join("brigade"))
+    }
+
+    /// A path as seen from the current folder.
+    pub(crate) fn absolute(&self, path: &Path) -> PathBuf {
+        self.current.join(path)
+    }
+
+    /// The name of a model under which it is found again from anywhere.
+    pub(super) fn absolute_model(&self, model: &str) -> Result<String, Failure> {
+        let Some(file) = model.strip_prefix(SCRIPT) else { return Ok(model.to_owned()) };
+        let path = self.absolute(Path::new(file));
+        let unreadable = |cause: &str| Failure::usage(format!("the script {} cannot be read: {cause}", path.display()));
+        let canonical = path.canonicalize().map_err(|error| unreadable(&error.to_string()))?;
+        let text = canonical.to_str().ok_or_else(|| unreadable("its path is not UTF-8"))?;
+        Ok(format!("{SCRIPT}{text}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Environment {
+        let variables = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        Environment::from_variables(variables, PathBuf::from("/here")).unwrap()
+    }
+
+    #[test]
+    fn commands_see_no_keys() {
+        let found = read(&[("PATH", "/bin"), ("ANTHROPIC_API_KEY", "k"), ("LC_ALL", "C"), ("BRIGADE_MODEL", "m")]);
+        assert_eq!(found.shell, [("LC_ALL".into(), "C".into()), ("PATH".into(), "/bin".into())]);
+        assert_eq!(found.brigade, [("MODEL".into(), "m".into())]);
+    }
+
+    #[test]
+    fn folders_follow_the_conventions() {
+        let home = read(&[("HOME", "/h")]);
+        assert_eq!(home.config_folder(), Some("/h/.config/brigade".into()));
+        assert_eq!(home.data_folder(), Some("/h/.local/share/brigade".into()));
+        let xdg = read(&[("HOME", "/h"), ("XDG_CONFIG_HOME", "/c"), ("XDG_DATA_HOME", "relative")]);
+        assert_eq!(xdg.config_folder(), Some("/c/brigade".into()));
+        assert_eq!(xdg.data_folder(), Some("/h/.local/share/brigade".into()));
+        let own = read(&[("HOME", "/h"), ("BRIGADE_HOME", "b")]);
+        assert_eq!((own.config_folder(), own.data_folder()), (Some("/here/b".into()), Some("/here/b".into())));
+        assert_eq!(read(&[]).config_folder(), None);
+    }
+}

@@ -1,0 +1,334 @@
+//! The keys of the configuration, and what their values look like.
+
+use std::time::Duration;
+
+use brigade_core::permission::{Mode, Rule};
+use toml::{Table, Value};
+
+use super::nearest::nearest;
+use crate::units;
+
+/// The word for no limit.
+pub(super) const UNLIMITED: &str = "unlimited";
+
+/// What stands at a key.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Text.
+    Text,
+    /// A list of texts.
+    Texts,
+    /// Text, or a list of texts.
+    TextOrTexts,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// True or false.
+    Flag,
+    /// A whole number that fits into 32 bits.
+    Number,
+    /// A whole number, or `unlimited`.
+    Count,
+    /// Dollars, or `unlimited`.
+    Dollars,
+    /// A duration.
+    Time,
+    /// A list of permission rules.
+    Rules,
+    /// A section with these keys.
+    Section(&'static [(&'static str, Kind)]),
+    /// A section whose keys are names.
+    Named(&'static Kind),
+}
+
+use Kind::{Count, Dollars, Flag, Named, Number, Rules, Section, Text, TextOrTexts, Texts, Time, Word};
+
+const KEEP: Kind = Word(&["root", "none"]);
+
+/// All keys.
+pub(super) static ROOT: &[(&str, Kind)] = &[
+    ("model", Text),
+    ("default_agent", Text),
+    ("store", Text),
+    ("agents", Section(&[("paths", Texts)])),
+    ("providers", Named(&Section(&[("kind", Text), ("base_url", Text), ("api_key_env", Text)]))),
+    ("delegation", Section(&[("faces", TextOrTexts), ("extras", Texts)])),
+    (
+        "swarm",
+        Section(&[
+            ("enabled", Flag),
+            ("max_depth", Number),
+            ("max_concurrent", Number),
+            ("adhoc_prompt", Text),
+            ("keep", KEEP),
+            ("model", Text),
+            (
+                "roles",
+                Named(&Section(&[
+                    ("system_prompt", Text),
+                    ("tools", Texts),
+                    ("locked", Flag),
+                    ("lend", Texts),
+                    ("model", Text),
+                    ("acp", Text),
+                ])),
+            ),
+        ]),
+    ),
+    (
+        "subagent",
+        Section(&[("max_depth", Number), ("default_max_turns", Number), ("output_max_size", Number), ("keep", KEEP)]),
+    ),
+    (
+        "spawn",
+        Section(&[
+            ("max_depth", Number),
+            ("default_max_turns", Number),
+            ("server", Text),
+            ("agent", Text),
+            ("system_prompt", Text),
+        ]),
+    ),
+    ("budget", Section(&[("tokens", Count), ("usd", Dollars), ("agents", Count)])),
+    (
+        "limits",
+        Section(&[
+            ("lead_turns", Number),
+            ("child_turns", Number),
+            ("child_timeout", Time),
+            ("question_timeout", Time),
+            ("shell_timeout", Time),
+            ("max_depth", Number),
+            ("concurrency", Number),
+            ("result_bytes", Number),
+            ("max_tokens", Number),
+        ]),
+    ),
+    (
+        "permissions",
+        Section(&[
+            ("mode", Word(&[MODES[0], MODES[1], MODES[2], MODES[3]])),
+            ("allow", Rules),
+            ("ask", Rules),
+            ("deny", Rules),
+        ]),
+    ),
+    ("mcpServers", Named(&Section(&[("command", Text), ("args", Texts), ("env", Named(&Text)), ("url", Text)]))),
+    (
+        "acp",
+        Section(&[(
+            "servers",
+            Named(&Section(&[
+                ("command", Text),
+                ("args", Texts),
+                ("env", Named(&Text)),
+                ("agents", Named(&Section(&[("mode", Text), ("model", Text), ("arguments", Texts)]))),
+            ])),
+        )]),
+    ),
+];
+
+const MODES: [&str; 4] = ["plan", "ask", "edit", "auto"];
+
+/// Checks a layer. The message names the key, but not yet where it was written.
+pub(super) fn check(table: &Table) -> Result<(), String> {
+    check_section(table, ROOT, &[])
+}
+
+fn check_section(table: &Table, known: &[(&str, Kind)], path: &[&str]) -> Result<(), String> {
+    for (key, value) in table {
+        let inner = [path, &[key.as_str()]].concat();
+        match known.iter().find(|(name, _)| name == key) {
+            Some((_, kind)) => check_value(value, kind, &inner)?,
+            None => return Err(unknown(&inner, known)),
+        }
+    }
+    Ok(())
+}
+
+fn unknown(path: &[&str], siblings: &[(&str, Kind)]) -> String {
+    let Some((key, section)) = path.split_last() else { return "unknown key".to_owned() };
+    let dotted = path.join(".");
+    let near = nearest(key, siblings.iter().map(|(name, _)| *name));
+    let all = every_key();
+    let elsewhere = all.iter().find(|known| known.rsplit('.').next() == Some(key));
+    let suggestion = match (near, elsewhere) {
+        (Some((distance, name)), None) => (distance, [section, &[name]].concat().join(".")),
+        (Some((distance, name)), Some(_)) if distance <= 2 => (distance, [section, &[name]].concat().join(".")),
+        (_, Some(known)) => (0, known.clone()),
+        (None, None) => return format!("unknown key `{dotted}`"),
+    };
+    format!("unknown key `{dotted}`; the nearest known key is `{}`", suggestion.1)
+}
+
+/// Every key that has a fixed name.
+fn every_key() -> Vec<String> {
+    fn collect(known: &[(&str, Kind)], path: &str, keys: &mut Vec<String>) {
+        for (name, kind) in known {
+            let key = if path.is_empty() { (*name).to_owned() } else { format!("{path}.{name}") };
+            match kind {
+                Section(inner) => collect(inner, &key, keys),
+                _ => keys.push(key),
+            }
+        }
+    }
+    let mut keys = Vec::new();
+    collect(ROOT, "", &mut keys);
+    keys
+}
+
+fn check_value(value: &Value, kind: &Kind, path: &[&str]) -> Result<(), String> {
+    let wrong = |expected: &str| {
+        Err(format!("`{}` has to be {expected}, not {} `{value}`", path.join("."), value.type_str()))
+    };
+    let is_texts = || value.as_array().is_some_and(|items| items.iter().all(Value::is_str));
+    match kind {
+        Text if value.is_str() => Ok(()),
+        Text => wrong("text"),
+        Texts if is_texts() => Ok(()),
+        Texts => wrong("a list of texts"),
+        TextOrTexts if value.is_str() || is_texts() => Ok(()),
+        TextOrTexts => wrong("text or a list of texts"),
+        Word(words) if value.as_str().is_some_and(|text| words.contains(&text)) => Ok(()),
+        Word(words) => wrong(&format!("one of {}", words.join(", "))),
+        Flag if value.is_bool() => Ok(()),
+        Flag => wrong("true or false"),
+        Number if value.as_integer().is_some_and(|number| u32::try_from(number).is_ok()) => Ok(()),
+        Number => wrong("a whole number from 0 to 4294967295"),
+        Count if value.as_integer().is_some_and(|number| number >= 0) || is_unlimited(value) => Ok(()),
+        Count => wrong("a whole number or \"unlimited\""),
+        Dollars if is_unlimited(value) || dollars(value).is_ok() => Ok(()),
+        Dollars => wrong("dollars such as 2.50, or \"unlimited\""),
+        Time if duration(value).is_ok() => Ok(()),
+        Time => wrong("a duration such as \"10m\""),
+        Rules if is_texts() => {
+            let texts = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+            texts.map(str::parse::<Rule>).collect::<Result<Vec<_>, _>>().map(drop).map_err(|error| {
+                format!("`{}`: {error}", path.join("."))
+            })
+        }
+        Rules => wrong("a list of rules such as [\"shell(git status)\"]"),
+        Section(known) => match value.as_table() {
+            Some(table) => check_section(table, known, path),
+            None => wrong("a section"),
+        },
+        Named(inner) => match value.as_table() {
+            Some(table) => table.iter().try_for_each(|(name, value)| {
+                let place = [path, &[name.as_str()]].concat();
+                check_value(value, inner, &place)
+            }),
+            None => wrong("a section with a name for each entry"),
+        },
+    }
+}
+
+fn is_unlimited(value: &Value) -> bool {
+    value.as_str() == Some(UNLIMITED)
+}
+
+/// Dollars as nano-dollars. A float is read as the decimal that was written, which is its shortest form.
+pub(super) fn dollars(value: &Value) -> Result<u64, String> {
+    match value {
+        Value::String(text) => units::dollars(text),
+        Value::Integer(number) => units::dollars(&number.to_string()),
+        Value::Float(number) => units::dollars(&number.to_string()),
+        other => Err(format!("`{other}` is not an amount of dollars")),
+    }
+}
+
+/// A duration, or a number of seconds.
+pub(super) fn duration(value: &Value) -> Result<Duration, String> {
+    match value {
+        Value::String(text) => units::duration(text),
+        Value::Integer(number) => units::duration(&number.to_string()),
+        other => Err(format!("`{other}` is not a duration")),
+    }
+}
+
+/// What stands at a path, if it is a known one.
+pub(super) fn kind(path: &[String]) -> Option<&'static Kind> {
+    let (first, rest) = path.split_first()?;
+    let mut kind = &ROOT.iter().find(|(name, _)| name == first)?.1;
+    for key in rest {
+        kind = match kind {
+            Section(known) => &known.iter().find(|(name, _)| name == key)?.1,
+            Named(inner) => inner,
+            _ => return None,
+        };
+    }
+    Some(kind)
+}
+
+/// A path from the environment, where case is lost: known keys get theirs back.
+pub(super) fn spelled(path: &[String]) -> Vec<String> {
+    let mut known: Option<&[(&str, Kind)]> = Some(ROOT);
+    let mut names: Option<&Kind> = None;
+    let mut spelled = Vec::new();
+    for part in path {
+        let lower = part.to_lowercase();
+        let found = known.and_then(|known| known.iter().find(|(name, _)| name.to_lowercase() == lower));
+        let kind = match (found, names) {
+            (Some((name, kind)), _) => {
+                spelled.push((*name).to_owned());
+                Some(kind)
+            }
+            (None, inner) => {
+                spelled.push(lower);
+                inner
+            }
+        };
+        known = match kind {
+            Some(Section(inner)) => Some(inner),
+            _ => None,
+        };
+        names = match kind {
+            Some(Named(inner)) => Some(inner),
+            _ => None,
+        };
+    }
+    spelled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        check(&toml::from_str(text).unwrap()).unwrap_err()
+    }
+
+    #[test]
+    fn unknown_keys_name_the_nearest() {
+        assert!(problem("swarm.max_dept = 2").contains("`swarm.max_dept`; the nearest known key is `swarm.max_depth`"));
+        assert!(problem("mdoel = 'x'").contains("nearest known key is `model`"));
+        assert!(problem("max_concurrent = 2").contains("nearest known key is `swarm.max_concurrent`"));
+        assert!(problem("swarm.roles.a.toosl = []").contains("`swarm.roles.a.tools`"));
+    }
+
+    #[test]
+    fn wrong_types_are_named() {
+        assert!(problem("swarm.enabled = 'yes'").contains("`swarm.enabled` has to be true or false"));
+        assert!(problem("limits.lead_turns = -1").contains("whole number"));
+        assert!(problem("permissions.mode = 'yolo'").contains("one of plan, ask, edit, auto"));
+        assert!(problem("permissions.deny = ['shell(']").contains("`permissions.deny`: "));
+        assert!(problem("budget.usd = 'much'").contains("dollars"));
+        assert!(problem("swarm.roles = 3").contains("section"));
+    }
+
+    #[test]
+    fn modes_are_those_of_the_library() {
+        assert!(MODES.iter().all(|mode| mode.parse::<Mode>().is_ok()));
+    }
+
+    #[test]
+    fn money_in_a_file_is_the_decimal_that_was_written() {
+        let table: Table = toml::from_str("usd = 0.1").unwrap();
+        assert_eq!(dollars(&table["usd"]), Ok(100_000_000));
+    }
+
+    #[test]
+    fn the_environment_finds_mixed_case() {
+        let path = |text: &str| text.split("__").map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(spelled(&path("MCPSERVERS__FILES__COMMAND")), ["mcpServers", "files", "command"]);
+        assert_eq!(spelled(&path("SWARM__MAX_DEPTH")), ["swarm", "max_depth"]);
+    }
+}

@@ -1,0 +1,291 @@
+//! Layers of configuration, merged by hand so that every value keeps its origin.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::keys::{self, Kind};
+use crate::failure::Failure;
+
+/// The values in force, and where each comes from.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Layers {
+    table: Table,
+    origins: BTreeMap<Vec<String>, String>,
+}
+
+impl Layers {
+    /// The values that are in force where nobody says otherwise.
+    pub(super) fn defaults() -> Result<Layers, Failure> {
+        let table = super::default_table().map_err(|error| Failure::failed(format!("the defaults: {error}")))?;
+        let mut layers = Layers::default();
+        layers.add(table, "default")?;
+        Ok(layers)
+    }
+
+    /// All values.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Where each value comes from.
+    pub(crate) fn origins(&self) -> impl Iterator<Item = (String, &str)> {
+        self.origins.iter().map(|(path, origin)| (path.join("."), origin.as_str()))
+    }
+
+    /// Adds `config.toml`, or `config.json` beside it.
+    pub(super) fn add_file(&mut self, toml_file: &Path) -> Result<(), Failure> {
+        let json_file = toml_file.with_extension("json");
+        let (toml, json) = (read(toml_file)?, read(&json_file)?);
+        let (file, table) = match (toml, json) {
+            (None, None) => return Ok(()),
+            (Some(_), Some(_)) => {
+                let names = format!("{} and {}", toml_file.display(), json_file.display());
+                return Err(Failure::usage(format!("{names} both exist; keep one of them")));
+            }
+            (Some(text), None) => (toml_file, toml::from_str::<Table>(&text).map_err(|error| error.to_string())),
+            (None, Some(text)) => (json_file.as_path(), from_json(&text)),
+        };
+        let origin = file.display().to_string();
+        let table = table.map_err(|error| Failure::usage(format!("{origin}: {}", error.trim_end())))?;
+        self.add(table, &origin)
+    }
+
+    /// Adds variables such as `SWARM__MAX_DEPTH`.
+    pub(super) fn add_environment(&mut self, variables: &[(String, String)]) -> Result<(), Failure> {
+        for (name, text) in variables {
+            let parts: Vec<String> = name.split("__").map(str::to_owned).collect();
+            let path = keys::spelled(&parts);
+            let value = value(&path, text);
+            self.add(nested(&path, value), &format!("BRIGADE_{name}"))?;
+        }
+        Ok(())
+    }
+
+    /// Adds `--set key=value`.
+    pub(super) fn add_set(&mut self, settings: &[String]) -> Result<(), Failure> {
+        for setting in settings {
+            let Some((key, text)) = setting.split_once('=') else {
+                return Err(Failure::usage(format!("--set {setting}: expected key=value, as in swarm.max_depth=2")));
+            };
+            let path = key_path(key.trim())
+                .ok_or_else(|| Failure::usage(format!("--set {setting}: '{key}' is not a key")))?;
+            let value = value(&path, text);
+            self.add(nested(&path, value), &format!("--set {key}"))?;
+        }
+        Ok(())
+    }
+
+    /// Adds flags that stand for keys.
+    pub(super) fn add_flags(
+        &mut self,
+        flags: Vec<(&'static str, &'static [&'static str], Value)>,
+    ) -> Result<(), Failure> {
+        for (flag, path, value) in flags {
+            let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
+            self.add(nested(&path, value), flag)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, table: Table, origin: &str) -> Result<(), Failure> {
+        keys::check(&table).map_err(|problem| Failure::usage(format!("{origin}: {problem}")))?;
+        merge(&mut self.table, table, &mut Vec::new(), origin, &mut self.origins);
+        Ok(())
+    }
+
+    /// All values as TOML, each with its origin.
+    pub(crate) fn render(&self) -> String {
+        let mut text = String::new();
+        self.render_section(&self.table, &mut Vec::new(), &mut text);
+        text
+    }
+
+    fn render_section(&self, table: &Table, path: &mut Vec<String>, text: &mut String) {
+        let (sections, values): (Vec<_>, Vec<_>) = table.iter().partition(|(_, value)| value.is_table());
+        if !path.is_empty() && (!values.is_empty() || sections.is_empty()) {
+            let quoted: Vec<String> = path.iter().map(|part| quoted(part)).collect();
+            text.push_str(&format!("\n[{}]\n", quoted.join(".")));
+        }
+        for (key, value) in values {
+            path.push(key.clone());
+            let origin = self.origins.get(path).map_or("", String::as_str);
+            text.push_str(&format!("{} = {value}  # from {}\n", quoted(key), crate::safe::line(origin)));
+            path.pop();
+        }
+        for (key, value) in sections {
+            if let Some(inner) = value.as_table() {
+                path.push(key.clone());
+                self.render_section(inner, path, text);
+                path.pop();
+            }
+        }
+    }
+
+    /// The same without the values of variables for other programs: those may be keys.
+    pub(crate) fn without_secrets(&self) -> Layers {
+        fn hide(table: &mut Table) {
+            for (key, value) in table.iter_mut() {
+                match value {
+                    Value::Table(inner) if key == "env" => {
+                        inner.iter_mut().for_each(|(_, value)| *value = Value::String("(hidden)".to_owned()));
+                    }
+                    Value::Table(inner) => hide(inner),
+                    _ => {}
+                }
+            }
+        }
+        let mut shown = self.clone();
+        for section in ["mcpServers", "acp"] {
+            if let Some(Value::Table(inner)) = shown.table.get_mut(section) {
+                hide(inner);
+            }
+        }
+        shown
+    }
+}
+
+fn read(file: &Path) -> Result<Option<String>, Failure> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        // A home that is a file has no configuration; the store says what is wrong with it.
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
+        Err(error) => Err(Failure::usage(format!("{} cannot be read: {error}", file.display()))),
+    }
+}
+
+fn from_json(text: &str) -> Result<Table, String> {
+    let value = brigade_core::json::parse(text).map_err(|error| error.to_string())?;
+    let value = Value::try_from(value).map_err(|error| format!("this has no place in a configuration: {error}"))?;
+    match value {
+        Value::Table(table) => Ok(table),
+        _ => Err("expected an object with the keys of the configuration".to_owned()),
+    }
+}
+
+/// A dotted key. Names with blanks may be quoted as in TOML, or just written.
+fn key_path(key: &str) -> Option<Vec<String>> {
+    if key.is_empty() || key.contains('\n') {
+        return None;
+    }
+    let mut path = Vec::new();
+    let Ok(mut table) = toml::from_str::<Table>(&format!("{key} = 0")) else {
+        let parts: Vec<String> = key.split('.').map(|part| part.trim().to_owned()).collect();
+        return parts.iter().all(|part| !part.is_empty()).then_some(parts);
+    };
+    while let Some((part, value)) = std::mem::take(&mut table).into_iter().next() {
+        path.push(part);
+        if let Value::Table(inner) = value {
+            table = inner;
+        }
+    }
+    Some(path)
+}
+
+/// A typed value. What is to be text is text as it stands; anything else is TOML, or text where it is none.
+fn value(path: &[String], text: &str) -> Value {
+    let plain = || Value::String(text.to_owned());
+    if matches!(keys::kind(path), Some(Kind::Text | Kind::Word(_) | Kind::Time)) {
+        let quoted = text.len() > 1 && text.starts_with('"') && text.ends_with('"');
+        return if quoted { parsed(text).unwrap_or_else(plain) } else { plain() };
+    }
+    parsed(text).unwrap_or_else(plain)
+}
+
+fn parsed(text: &str) -> Option<Value> {
+    let table: Table = toml::from_str(&format!("value = {}", text.trim())).ok()?;
+    let mut entries = table.into_iter();
+    match (entries.next(), entries.next()) {
+        (Some((_, value)), None) => Some(value),
+        _ => None,
+    }
+}
+
+fn nested(path: &[String], value: Value) -> Table {
+    let Some((first, rest)) = path.split_first() else { return Table::new() };
+    let value = if rest.is_empty() { value } else { Value::Table(nested(rest, value)) };
+    Table::from_iter([(first.clone(), value)])
+}
+
+fn merge(
+    base: &mut Table,
+    over: Table,
+    path: &mut Vec<String>,
+    origin: &str,
+    origins: &mut BTreeMap<Vec<String>, String>,
+) {
+    for (key, value) in over {
+        path.push(key.clone());
+        match value {
+            Value::Table(inner) => {
+                let entry = base.entry(key).or_insert_with(|| Value::Table(Table::new()));
+                if let Value::Table(existing) = entry {
+                    merge(existing, inner, path, origin, origins);
+                }
+            }
+            value => {
+                base.insert(key, value);
+                origins.insert(path.clone(), origin.to_owned());
+            }
+        }
+        path.pop();
+    }
+}
+
+fn quoted(key: &str) -> String {
+    let bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    if bare { key.to_owned() } else { Value::String(key.to_owned()).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(settings: &[&str]) -> Result<Layers, Failure> {
+        let mut layers = Layers::defaults()?;
+        let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
+        layers.add_set(&settings)?;
+        Ok(layers)
+    }
+
+    #[test]
+    fn later_layers_win_and_keep_their_origin() {
+        let mut layers = set(&["swarm.max_depth=2", "swarm.roles.Security Auditor.tools=[\"read_file\"]"]).unwrap();
+        layers.add_environment(&[("SWARM__MAX_DEPTH".into(), "3".into()), ("MODEL".into(), "7".into())]).unwrap();
+        assert_eq!(layers.table["swarm"]["max_depth"].as_integer(), Some(3));
+        assert_eq!(layers.table["model"].as_str(), Some("7"));
+        let text = layers.render();
+        assert!(text.contains("max_depth = 3  # from BRIGADE_SWARM__MAX_DEPTH"), "{text}");
+        assert!(text.contains("max_concurrent = 3  # from default"), "{text}");
+        assert!(text.contains("[swarm.roles.\"Security Auditor\"]"), "{text}");
+        assert_eq!(toml::from_str::<Table>(&text).unwrap(), layers.table);
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused() {
+        for wrong in ["swarm.max_depth", "=1", "swarm.max_depth=two", "nothing=1", "swarm..x=1"] {
+            assert!(set(&[wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_value_cannot_bring_more_keys_along() {
+        assert!(set(&["swarm.max_depth=2\nmodel='x'"]).is_err());
+    }
+
+    #[test]
+    fn json_has_the_same_keys() {
+        let table = from_json(r#"{"swarm": {"max_depth": 2, "roles": {"a": {"tools": ["read_file"]}}}}"#).unwrap();
+        assert!(keys::check(&table).is_ok());
+        assert!(from_json("[]").is_err());
+        assert!(from_json(r#"{"model": "a", "model": "b"}"#).is_err(), "duplicate keys");
+    }
+
+    #[test]
+    fn variables_of_other_programs_are_hidden() {
+        let layers = set(&["mcpServers.files.env.TOKEN=\"secret\""]).unwrap();
+        assert!(!layers.without_secrets().render().contains("secret"));
+    }
+}

@@ -1,0 +1,40 @@
+//! The known name that somebody may have meant.
+
+/// The candidate with the smallest edit distance; the first of several.
+pub(super) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<(usize, &'a str)> {
+    candidates.into_iter().map(|candidate| (distance(name, candidate), candidate)).min_by_key(|(distance, _)| *distance)
+}
+
+/// How many characters have to be added, removed, changed or swapped with their neighbour.
+fn distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=to.len()).collect();
+    for (row, a) in from.iter().enumerate() {
+        let mut current = vec![row + 1];
+        for (column, b) in to.iter().enumerate() {
+            let changed = above[column] + usize::from(a != b);
+            let mut least = changed.min(above[column + 1] + 1).min(current[column] + 1);
+            if row > 0 && column > 0 && *a == to[column - 1] && from[row - 1] == *b {
+                least = least.min(before[column - 1] + 1);
+            }
+            current.push(least);
+        }
+        before = std::mem::replace(&mut above, current);
+    }
+    above[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_mistakes_are_near() {
+        assert_eq!(distance("max_dept", "max_depth"), 1);
+        assert_eq!(distance("enabeld", "enabled"), 1);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(nearest("mdoel", ["store", "model"]), Some((1, "model")));
+        assert_eq!(nearest("x", []), None);
+    }
+}

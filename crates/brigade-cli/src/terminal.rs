@@ -1,0 +1,52 @@
+//! What kind of terminal there is, if any.
+
+use std::io::IsTerminal;
+
+use crate::settings::Environment;
+
+/// Whether colours are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colour {
+    /// They are.
+    On,
+    /// They are not.
+    Off,
+}
+
+/// The colours of standard error.
+pub(crate) fn colour(environment: &Environment) -> Colour {
+    if shows_progress(environment) && !environment.no_color { Colour::On } else { Colour::Off }
+}
+
+/// Whether standard error is a terminal on which lines can be drawn again.
+pub(crate) fn shows_progress(environment: &Environment) -> bool {
+    std::io::stderr().is_terminal() && environment.term.as_deref().is_some_and(|term| term != "dumb")
+}
+
+/// Whether standard output is a terminal.
+pub(crate) fn reads_results() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Whether standard input is a terminal, so that nothing waits there.
+pub(crate) fn types_input() -> bool {
+    std::io::stdin().is_terminal()
+}
+
+/// Columns and rows of standard error, asked anew each time because windows change.
+pub(crate) fn size() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(std::io::stderr()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+        _ => (80, 24),
+    }
+}
+
+impl Colour {
+    /// The text in a style, where styles are sent.
+    pub(crate) fn paint(self, style: &str, text: &str) -> String {
+        match self {
+            Colour::On if !text.is_empty() => format!("\u{1b}[{style}m{text}\u{1b}[0m"),
+            Colour::On | Colour::Off => text.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! How durations, money and counts are typed and shown. Money is never a float on the way in.
+
+use std::time::Duration;
+
+const NANO: u64 = 1_000_000_000;
+
+/// Reads a duration: `500ms`, `30s`, `10m`, `2h`, `1h30m`; a bare number is seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let refuse = || format!("'{text}' is not a duration: write 500ms, 30s, 10m, 2h or 1h30m");
+    let mut rest = text.trim();
+    let mut millis: u64 = 0;
+    if rest.is_empty() {
+        return Err(refuse());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let number: u64 = rest[..digits].parse().map_err(|_| refuse())?;
+        rest = &rest[digits..];
+        let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let factor = match &rest[..letters] {
+            "ms" => 1,
+            "s" => 1000,
+            "" if rest.is_empty() && millis == 0 => 1000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(refuse()),
+        };
+        rest = &rest[letters..];
+        millis = number.checked_mul(factor).and_then(|more| millis.checked_add(more)).ok_or_else(refuse)?;
+    }
+    if millis == 0 {
+        return Err(format!("'{text}' leaves no time; write at least 1ms"));
+    }
+    Ok(Duration::from_millis(millis))
+}
+
+/// Reads an amount of dollars as nano-dollars, exactly.
+pub(crate) fn dollars(text: &str) -> Result<u64, String> {
+    let refuse = || format!("'{text}' is not an amount of dollars: write 2 or 0.50");
+    let number = text.trim().strip_prefix('$').unwrap_or(text.trim());
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !all_digits(whole) || !all_digits(fraction) {
+        return Err(refuse());
+    }
+    let fraction = fraction.trim_end_matches('0');
+    if fraction.len() > 9 {
+        return Err(format!("'{text}' is finer than a billionth of a dollar"));
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| refuse())? };
+    let nano: u64 = format!("{fraction:0<9}").parse().map_err(|_| refuse())?;
+    whole.checked_mul(NANO).and_then(|whole| whole.checked_add(nano)).ok_or_else(refuse)
+}
+
+/// Reads a number of things; `_` may group the digits.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    text.replace('_', "").parse().map_err(|_| format!("'{text}' is not a whole number"))
+}
+
+/// Nano-dollars as they are typed: exact, without needless zeros.
+pub(crate) fn exact_dollars(nano: u64) -> String {
+    let fraction = format!("{:09}", nano % NANO);
+    match fraction.trim_end_matches('0') {
+        "" => (nano / NANO).to_string(),
+        digits => format!("{}.{digits}", nano / NANO),
+    }
+}
+
+/// Nano-dollars as they are shown: four digits, rounded up, so that nothing that cost money looks free.
+pub(crate) fn shown_dollars(nano: u64) -> String {
+    let parts = nano.div_ceil(100_000);
+    format!("${}.{:04}", parts / 10_000, parts % 10_000)
+}
+
+/// Nano-dollars as a number for JSON.
+pub(crate) fn float_dollars(nano: u64) -> f64 {
+    nano as f64 / NANO as f64
+}
+
+/// A number in at most five characters.
+pub(crate) fn short(number: u64) -> String {
+    let with_digit = |unit: u64, letter: char| format!("{}.{}{letter}", number / unit, number % unit / (unit / 10));
+    match number {
+        0..=9_999 => number.to_string(),
+        10_000..=999_999 => format!("{}k", number / 1000),
+        1_000_000..=9_999_999 => with_digit(1_000_000, 'M'),
+        10_000_000..=999_999_999 => format!("{}M", number / 1_000_000),
+        _ => format!("{}G", number / NANO),
+    }
+}
+
+/// How long something took.
+pub(crate) fn elapsed(millis: u64) -> String {
+    match millis / 1000 {
+        0..=59 => format!("{}.{}s", millis / 1000, millis % 1000 / 100),
+        seconds @ 60..=3599 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        seconds => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// How long ago something was.
+pub(crate) fn age(millis: u64) -> String {
+    match millis / 1000 {
+        seconds @ 0..=59 => format!("{seconds}s"),
+        seconds @ 60..=3599 => format!("{}m", seconds / 60),
+        seconds @ 3600..=86_399 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// A duration as it is typed.
+pub(crate) fn typed(millis: u64) -> String {
+    match millis {
+        0 => "1ms".to_owned(),
+        _ if millis % 3_600_000 == 0 => format!("{}h", millis / 3_600_000),
+        _ if millis % 60_000 == 0 => format!("{}m", millis / 60_000),
+        _ if millis % 1000 == 0 => format!("{}s", millis / 1000),
+        _ => format!("{millis}ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read() {
+        let read = |text: &str| duration(text).map(|found| found.as_millis());
+        assert_eq!(read("10m"), Ok(600_000));
+        assert_eq!(read("1h30m"), Ok(5_400_000));
+        assert_eq!(read("250ms"), Ok(250));
+        assert_eq!(read("90"), Ok(90_000));
+        for wrong in ["", "m", "10x", "-1s", "1.5h", "0s", "99999999999999999999s", "10m5", "10 m"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn money_is_exact() {
+        assert_eq!(dollars("0.1"), Ok(100_000_000));
+        assert_eq!(dollars("$2"), Ok(2_000_000_000));
+        assert_eq!(dollars("0.000000001"), Ok(1));
+        assert_eq!(dollars(".5"), Ok(500_000_000));
+        for wrong in ["", ".", "-1", "1e3", "1,5", "0.0000000001", "99999999999999999999"] {
+            assert!(dollars(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(exact_dollars(1_230_000_000), "1.23");
+        assert_eq!(shown_dollars(1), "$0.0001");
+        assert_eq!(shown_dollars(0), "$0.0000");
+    }
+
+    #[test]
+    fn numbers_stay_short() {
+        let shown: Vec<String> = [0, 9_999, 10_000, 1_234_567, 45_000_000].map(short).into();
+        assert_eq!(shown, ["0", "9999", "10k", "1.2M", "45M"]);
+        assert_eq!(typed(duration("90m").map_or(0, |d| d.as_millis() as u64)), "90m");
+        assert_eq!((elapsed(1_250), elapsed(65_000), age(7_200_000)), ("1.2s".into(), "1m05s".into(), "2h".into()));
+    }
+}

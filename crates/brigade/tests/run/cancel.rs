@@ -1,0 +1,169 @@
+//! Cancelling at every step.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use brigade::core::{Event, Status};
+use brigade::{Live, More};
+
+use crate::support::{Stage, check_laws, end};
+
+const SCENE: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+text = "splitting"
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Left", task = "x" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Right", task = "x" }
+[[reply.call]]
+tool = "echo"
+arguments = { text = "e" }
+[[reply]]
+agent = "Left"
+turn = 1
+text = "half of left"
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Leaf", task = "x" }
+[[reply]]
+agent = "Left"
+delay_ms = 5
+text = "left"
+[[reply]]
+agent = "Leaf"
+delay_ms = 5
+text = "leaf"
+[[reply]]
+agent = "Right"
+turn = 1
+[[reply.call]]
+tool = "echo"
+arguments = { text = "e" }
+[[reply]]
+agent = "Right"
+delay_ms = 5
+text = "right"
+[[reply]]
+agent = "lead"
+text = "all"
+"#;
+
+fn stage() -> Stage {
+    Stage::with(SCENE, |settings| settings.swarm.max_depth = 2)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c76_cancelling_at_every_fact_ends_all_descendants_within_two_seconds() {
+    let whole = stage();
+    let facts = {
+        let ending = whole.run().await;
+        whole.log(&ending.session).await.len()
+    };
+    for at in 0..facts {
+        let stage = stage();
+        let runtime = stage.runtime();
+        let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
+        let root = run.session().clone();
+        let mut watch = run.watch();
+        let canceller = runtime.clone();
+        let cancel = async {
+            let mut seen = 0;
+            while seen <= at {
+                match watch.next().await {
+                    Some(Live::Fact(_)) => seen += 1,
+                    Some(_) => {}
+                    None => return,
+                }
+            }
+            let _ = canceller.cancel(&root, "the person").await;
+        };
+        let started = Instant::now();
+        let (ending, ()) = tokio::join!(end(run), cancel);
+        let ending = ending.unwrap();
+        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+        let log = stage.log(&root).await;
+        check_laws(&log);
+        if matches!(ending.outcome.status, Status::Cancelled { .. }) {
+            let cancelled_at = log.iter().position(|record| {
+                record.session == root && matches!(record.event, Event::CancelAsked { .. })
+            });
+            let lent_after = log[cancelled_at.unwrap()..]
+                .iter()
+                .any(|record| record.session == root && matches!(record.event, Event::Delegated { .. }));
+            assert!(!lent_after, "nothing is lent after a cancel");
+        }
+    }
+}
+
+#[tokio::test]
+async fn partial_results_are_kept() {
+    let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
+    let stage = Stage::with(&script, |settings| settings.swarm.max_depth = 2);
+    let runtime = stage.runtime();
+    let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
+    let root = run.session().clone();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    runtime.cancel(&root, "the person").await.unwrap();
+    let ending = end(run).await.unwrap();
+    assert_eq!(ending.outcome.status, Status::Cancelled { by: "the person".to_owned() });
+    assert_eq!(ending.outcome.text.as_str(), "splitting");
+    let answers = stage.answers(&root).await;
+    assert!(answers[0].starts_with("Sub-agent 'Left' failed: cancelled by"), "{}", answers[0]);
+    assert!(answers[0].ends_with("half of left"), "{}", answers[0]);
+    assert_eq!(answers[1], "[Right]: right");
+}
+
+#[tokio::test]
+async fn resume_completes_a_cancellation_that_a_crash_interrupted() {
+    let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
+    let total = {
+        let stage = Stage::with(&script, |settings| settings.swarm.max_depth = 2);
+        cancelled_run(&stage, i64::MAX).await;
+        stage.store.appends.load(Ordering::SeqCst)
+    };
+    for appends in 0..total {
+        let stage = Stage::with(&script, |settings| settings.swarm.max_depth = 2);
+        let root = cancelled_run(&stage, appends).await;
+        stage.store.mend();
+        if stage.log(&root).await.is_empty() {
+            continue;
+        }
+        let asked = stage.events(&root).await.iter().any(|event| matches!(event, Event::CancelAsked { .. }));
+        if !asked {
+            continue;
+        }
+        let ending = end(stage.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+        assert!(matches!(ending.outcome.status, Status::Cancelled { .. }), "{:?}", ending.outcome);
+        check_laws(&stage.log(&root).await);
+    }
+}
+
+/// Runs the scene until it hangs, cancels it, and lets the store fall over somewhere on the way.
+async fn cancelled_run(stage: &Stage, appends: i64) -> brigade::core::SessionId {
+    stage.store.crash_after(appends);
+    let runtime = stage.runtime();
+    let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
+    let root = run.session().clone();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let _ = runtime.cancel(&root, "the person").await;
+    let _ = end(run).await;
+    root
+}
+
+#[tokio::test]
+async fn one_child_can_be_cancelled_alone() {
+    let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
+    let stage = Stage::with(&script, |settings| settings.swarm.max_depth = 2);
+    let runtime = stage.runtime();
+    let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
+    let leaf = run.session().child("1-0".parse().unwrap()).child("1-0".parse().unwrap());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    runtime.cancel(&leaf, "the person").await.unwrap();
+    let ending = end(run).await.unwrap();
+    assert_eq!(ending.outcome.status, Status::Done);
+    check_laws(&stage.log(&ending.session).await);
+}

@@ -1,0 +1,114 @@
+//! How many agents are active at once.
+
+use brigade::core::{Event, Record, Status};
+
+use crate::support::{Stage, check_laws};
+
+const FAN: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Child", task = "part {n}" }
+repeat = 12
+[[reply]]
+agent = "lead"
+text = "done"
+[[reply]]
+delay_ms = 15
+text = "ok"
+"#;
+
+/// The most sessions below the root that were answering at the same time.
+fn most_active(log: &[Record]) -> usize {
+    let mut active = std::collections::BTreeSet::new();
+    let mut most = 0;
+    for record in log {
+        match record.event {
+            Event::Called { .. } if record.session.parent().is_some() => {
+                active.insert(record.session.clone());
+            }
+            Event::Replied { .. } => {
+                active.remove(&record.session);
+            }
+            _ => {}
+        }
+        most = most.max(active.len());
+    }
+    most
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c18_never_more_than_max_concurrent_are_active() {
+    for cap in [1, 2, 3, 5] {
+        let stage = Stage::with(FAN, move |settings| settings.swarm.max_concurrent = cap);
+        let ending = stage.run().await;
+        assert_eq!(ending.outcome.status, Status::Done);
+        let log = stage.log(&ending.session).await;
+        assert_eq!(most_active(&log), cap as usize);
+        check_laws(&log);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c19_zero_counts_as_one() {
+    let stage = Stage::with(FAN, |settings| settings.swarm.max_concurrent = 0);
+    let ending = stage.run().await;
+    let log = stage.log(&ending.session).await;
+    assert_eq!(most_active(&log), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cap_of_the_tree_binds_as_well() {
+    let stage = Stage::with(FAN, |settings| {
+        settings.swarm.max_concurrent = 100;
+        settings.limits.concurrency = 4;
+    });
+    let ending = stage.run().await;
+    assert_eq!(most_active(&stage.log(&ending.session).await), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tree_deeper_than_the_cap_finishes_because_waiting_parents_hold_nothing() {
+    let script = r#"
+[[reply]]
+agent = "Level"
+task = "7"
+text = "bottom"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Level", task = "1" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Level", task = "1" }
+[[reply]]
+agent = "Level"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Level", task = "{task}+1" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Leaf", task = "leaf" }
+[[reply]]
+text = "up"
+"#;
+    // The task grows by "+1" at each level; the seventh has no reply of its own and the depth cap stops it.
+    for cap in [1, 2] {
+        let stage = Stage::with(script, move |settings| {
+            settings.swarm.max_depth = 6;
+            settings.swarm.max_concurrent = cap;
+            settings.limits.concurrency = 2;
+        });
+        let ending = stage.run().await;
+        assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
+        let log = stage.log(&ending.session).await;
+        assert!(log.iter().any(|record| record.session.as_str().matches('.').count() == 6));
+        assert!(most_active(&log) <= cap as usize);
+        check_laws(&log);
+    }
+}

@@ -1,0 +1,218 @@
+//! A crash before every single append, and before every append of the recovery.
+
+use std::sync::atomic::Ordering;
+
+use brigade::core::{Event, SessionId, Status};
+use brigade::{Ending, More};
+
+use crate::support::{Stage, check_laws, end};
+
+/// Three levels, parallel children, a tool of each effect that runs in process, a transient fault and a message.
+const DEEP: &str = r#"
+price = { input = 1.0, output = 5.0 }
+[[reply]]
+agent = "lead"
+turn = 1
+text = "splitting"
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Left", task = "left" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Right", task = "right" }
+[[reply.call]]
+tool = "echo"
+arguments = { text = "meanwhile" }
+[[reply]]
+agent = "lead"
+turn = 2
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "lead.txt", content = "{results}" }
+[[reply]]
+agent = "lead"
+turn = 3
+text = "all: {result:0}"
+
+[[reply]]
+agent = "Left"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "LeftLeaf", task = "a" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "RightLeaf", task = "b" }
+[[reply]]
+agent = "Left"
+text = "left {results}"
+
+[[reply]]
+agent = "Right"
+turn = 1
+attempt = 1
+fault = "overloaded"
+[[reply]]
+agent = "Right"
+turn = 1
+[[reply.call]]
+tool = "message"
+arguments = { text = "still here" }
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "notes.txt", old = "before", new = "after" }
+[[reply]]
+agent = "Right"
+turn = 2
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "RightLeaf", task = "c" }
+[[reply]]
+agent = "Right"
+text = "right {results}"
+
+[[reply]]
+agent = "LeftLeaf"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Deepest", task = "d" }
+[[reply]]
+agent = "LeftLeaf"
+text = "leaf {results}"
+[[reply]]
+text = "{role} did {task}"
+"#;
+
+fn stage() -> Stage {
+    let stage = Stage::with(DEEP, |settings| settings.swarm.max_depth = 3);
+    std::fs::write(stage.path().join("notes.txt"), "before\n").unwrap();
+    stage
+}
+
+/// Runs until the store falls over, then mends it. `None` where the end was reached first.
+async fn run_until_crash(stage: &Stage, root: Option<&SessionId>, appends: i64) -> (Option<Ending>, Option<SessionId>) {
+    stage.store.crash_after(appends);
+    let run = match root {
+        None => stage.runtime().start(brigade::Task::new("the task")).await,
+        Some(root) => stage.runtime().resume(root, More::default()).await,
+    };
+    let result = match run {
+        Ok(run) => {
+            let session = run.session().clone();
+            (end(run).await.ok(), Some(session))
+        }
+        Err(_) => (None, root.cloned()),
+    };
+    stage.store.mend();
+    result
+}
+
+async fn resume(stage: &Stage, root: &SessionId) -> Ending {
+    end(stage.runtime().resume(root, More::default()).await.unwrap()).await.unwrap()
+}
+
+struct Baseline {
+    text: String,
+    appends: i64,
+    usage: brigade::core::Usage,
+    usd: u64,
+    turns: u64,
+}
+
+async fn baseline() -> Baseline {
+    let stage = stage();
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    check_laws(&stage.log(&ending.session).await);
+    assert_eq!(std::fs::read_to_string(stage.path().join("notes.txt")).unwrap(), "after\n");
+    Baseline {
+        text: ending.outcome.text.to_string(),
+        appends: stage.store.appends.load(Ordering::SeqCst),
+        usage: ending.spent.usage,
+        usd: ending.spent.usd,
+        turns: ending.spent.turns,
+    }
+}
+
+/// The same end, the same cost apart from what is in doubt, and nothing recorded as done done again.
+async fn check(stage: &Stage, baseline: &Baseline, ending: &Ending, crashes: u32) {
+    assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
+    // An edit that the crash hit right after it was written is reported in other words; all else is equal.
+    let same = |text: &str| text.replace("lead.txt has the new content (the runner ended right after writing it)", "W");
+    if !ending.outcome.text.as_str().contains("right after writing") {
+        assert_eq!(same(ending.outcome.text.as_str()), same(&baseline.text));
+    }
+    assert_eq!(ending.spent.turns, baseline.turns);
+    assert_eq!(std::fs::read_to_string(stage.path().join("notes.txt")).unwrap(), "after\n");
+    let log = stage.log(&ending.session).await;
+    check_laws(&log);
+    let mut replied = 0;
+    for record in &log {
+        if let Event::Replied { turn, .. } = &record.event {
+            replied += 1;
+            let asked = stage.replies.given(&record.session, *turn);
+            let faults = log
+                .iter()
+                .filter(|other| {
+                    other.session == record.session
+                        && matches!(&other.event, Event::CallFailed { turn: failed, .. } if failed == turn)
+                })
+                .count() as u32;
+            assert!(asked <= faults + 1, "turn {turn} of {} was bought {asked} times", record.session);
+        }
+    }
+    assert_eq!(u64::from(replied as u32), baseline.turns);
+    let in_doubt = ending.spent.in_doubt.tokens;
+    let interrupted = log.iter().filter(|r| matches!(&r.event, Event::CallFailed { cause: brigade::core::event::CallFault::Interrupted, .. })).count();
+    assert_eq!(in_doubt > 0, interrupted > 0);
+    assert!(interrupted as u32 <= crashes * 8);
+    // File sizes differ only where the report of an edit does.
+    if ending.outcome.text.as_str() == baseline.text && interrupted == 0 {
+        assert_eq!(ending.spent.usage.output, baseline.usage.output);
+        assert!(ending.spent.usd.abs_diff(baseline.usd) < 10_000_000);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crash_before_every_append_and_resume() {
+    let baseline = baseline().await;
+    for appends in 0..baseline.appends {
+        let stage = stage();
+        let (ended, root) = run_until_crash(&stage, None, appends).await;
+        if let Some(ending) = ended {
+            check(&stage, &baseline, &ending, 0).await;
+            continue;
+        }
+        let Some(root) = root else { continue };
+        if stage.log(&root).await.is_empty() {
+            assert!(appends == 0, "only the first append may be lost whole");
+            continue;
+        }
+        let ending = resume(&stage, &root).await;
+        check(&stage, &baseline, &ending, 1).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crash_again_at_every_append_of_the_recovery() {
+    let baseline = baseline().await;
+    for first in (1..baseline.appends).step_by(3) {
+        for second in 0..baseline.appends {
+            let stage = stage();
+            let (ended, root) = run_until_crash(&stage, None, first).await;
+            let Some(root) = root.filter(|_| ended.is_none()) else { break };
+            let (ended, _) = run_until_crash(&stage, Some(&root), second).await;
+            match ended {
+                Some(ending) => {
+                    check(&stage, &baseline, &ending, 1).await;
+                    break;
+                }
+                None => {
+                    let ending = resume(&stage, &root).await;
+                    check(&stage, &baseline, &ending, 2).await;
+                }
+            }
+        }
+    }
+}

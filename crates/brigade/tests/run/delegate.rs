@@ -1,0 +1,419 @@
+//! Face A on the driver: the points of the contract that need a run.
+
+use brigade::core::faces::delegate::SwarmRole;
+use brigade::core::permission::{Mode, Permissions};
+use brigade::core::view::{self, Doing};
+use brigade::core::{Event, Face, Status};
+use brigade::lifecycle::{Lifecycle, Observer};
+use brigade::{Settings, Task};
+
+use crate::support::{Stage, check_laws, end};
+
+const ONE_CHILD: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Researcher", task = "find it" }
+
+[[reply]]
+agent = "lead"
+turn = 2
+text = "lead: {result:0}"
+
+[[reply]]
+agent = "Researcher"
+text = "found {task}"
+"#;
+
+#[tokio::test]
+async fn c12_delegate_result_has_the_role_in_the_callers_spelling() {
+    let stage = Stage::new(ONE_CHILD);
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    assert_eq!(ending.outcome.text.as_str(), "lead: [Researcher]: found find it");
+    check_laws(&stage.log(&ending.session).await);
+}
+
+#[tokio::test]
+async fn c13_delegate_failure_is_a_result_and_c80_never_ends_the_parent() {
+    let script = ONE_CHILD.replace("text = \"found {task}\"", "fault = \"refused\"");
+    let stage = Stage::new(&script);
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    assert_eq!(
+        ending.outcome.text.as_str(),
+        "lead: Sub-agent 'Researcher' failed: the scripted model refuses"
+    );
+    check_laws(&stage.log(&ending.session).await);
+}
+
+#[tokio::test]
+async fn c08_delegate_preset_prompt_and_tools_reach_the_child() {
+    let stage = Stage::with(ONE_CHILD, |settings: &mut Settings| {
+        let role = SwarmRole {
+            system_prompt: "You search.".to_owned(),
+            tools: vec!["grep".to_owned()],
+            ..SwarmRole::default()
+        };
+        settings.swarm.roles.insert("RESEARCHER".to_owned(), role);
+    });
+    let ending = stage.run().await;
+    let events = stage.events(&ending.session.child("1-0".parse().unwrap())).await;
+    let Event::Started { agent, grant, .. } = &events[0] else { panic!("no start") };
+    let agent = stage.store.inner.blob(*agent).await.unwrap().unwrap();
+    assert!(agent.contains("You search."));
+    let authority = stage.store.inner.blob(grant.authority).await.unwrap().unwrap();
+    let authority: brigade::core::Authority = serde_json::from_str(&authority).unwrap();
+    assert_eq!(authority.tools.iter().collect::<Vec<_>>(), ["grep", "message"]);
+}
+
+#[tokio::test]
+async fn c14_delegate_child_sees_nothing_of_the_parent_and_c15_has_a_session_of_its_own() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "One", task = "first" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Two", task = "second" }
+[[reply]]
+agent = "lead"
+text = "{results}"
+[[reply]]
+text = "I was told: {heard}"
+"#;
+    let stage = Stage::new(script);
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.text.as_str(), "[One]: I was told: first\n[Two]: I was told: second");
+    let sessions = stage.store.inner.sessions(&ending.session).await.unwrap();
+    assert_eq!(sessions.len(), 3);
+    let keys: Vec<String> = sessions[1..].iter().map(|session| view::key(Face::Delegate, session)).collect();
+    assert_ne!(keys[0], keys[1]);
+    assert!(keys.iter().all(|key| key.starts_with("delegate:") && key.len() == 17));
+}
+
+#[tokio::test]
+async fn c04_c11_delegate_from_a_child_at_the_limit_is_refused_and_the_run_goes_on() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Child", task = "x" }
+[[reply]]
+agent = "lead"
+text = "{result:0}"
+[[reply]]
+agent = "Child"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { nonsense = 1 }
+[[reply]]
+agent = "Child"
+text = "{result:0}"
+"#;
+    let stage = Stage::new(script);
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    assert!(ending.outcome.text.as_str().contains("recursion"), "{}", ending.outcome.text);
+
+    let deeper = Stage::with(&script.replace("nonsense = 1", "role = \"Grandchild\", task = \"y\"")
+        .replace("[[reply]]\nagent = \"Child\"\ntext", "[[reply]]\nagent = \"Grandchild\"\ntext = \"deep\"\n[[reply]]\nagent = \"Child\"\ntext"),
+        |settings| settings.swarm.max_depth = 2);
+    let ending = deeper.run().await;
+    assert_eq!(ending.outcome.text.as_str(), "[Child]: [Grandchild]: deep");
+}
+
+#[tokio::test]
+async fn c07_c17_delegate_is_absent_and_refused_when_disabled() {
+    let stage = Stage::with(ONE_CHILD, |settings| settings.swarm.enabled = false);
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    assert!(ending.outcome.text.as_str().contains("Delegation is disabled in configuration"));
+}
+
+#[tokio::test]
+async fn c16_a_childs_message_reaches_the_person_before_the_end_under_an_empty_whitelist() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Scout", task = "x", tools = [] }
+[[reply]]
+agent = "lead"
+text = "done"
+[[reply]]
+agent = "Scout"
+turn = 1
+[[reply.call]]
+tool = "message"
+arguments = { text = "half way" }
+[[reply]]
+agent = "Scout"
+delay_ms = 200
+text = "found"
+"#;
+    let stage = Stage::new(script);
+    let run = stage.start().await;
+    let root = run.session().clone();
+    let mut watch = run.watch();
+    let said = loop {
+        match watch.next().await.expect("the message comes before the end") {
+            brigade::Live::Fact(record) => match &record.event {
+                Event::Said { text, .. } => break text.to_string(),
+                Event::Ended { .. } => panic!("ended before the message"),
+                _ => {}
+            },
+            _ => {}
+        }
+    };
+    assert_eq!(said, "half way");
+    end(run).await.unwrap();
+    let tree = view::Tree::fold(&stage.log(&root).await);
+    assert_eq!(tree.said()[0].role, "Scout");
+}
+
+#[tokio::test]
+async fn c16_a_deny_rule_silences_children() {
+    let script = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "message"
+arguments = { text = "hello" }
+[[reply]]
+text = "{result:0}"
+"#;
+    let stage = Stage::with(script, |settings| {
+        settings.permissions.deny.push("message".parse().unwrap());
+    });
+    let ending = stage.run().await;
+    assert!(ending.outcome.text.as_str().contains("not allowed"), "{}", ending.outcome.text);
+}
+
+#[tokio::test]
+async fn c78_a_childs_usage_is_in_the_totals() {
+    let script = r#"
+price = { input = 2.0, output = 10.0 }
+[[reply]]
+agent = "lead"
+turn = 1
+usage = { input = 100, output = 10 }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Child", task = "x" }
+[[reply]]
+agent = "lead"
+text = "done"
+usage = { input = 200, output = 20 }
+[[reply]]
+agent = "Child"
+text = "ok"
+usage = { input = 50, output = 5 }
+"#;
+    let stage = Stage::new(script);
+    let ending = stage.run().await;
+    assert_eq!(ending.spent.usage.input, 350);
+    assert_eq!(ending.spent.usage.output, 35);
+    assert_eq!(ending.spent.turns, 3);
+    assert_eq!(ending.spent.agents, 1);
+    // 350 tokens at 2 dollars and 35 at 10 dollars a million.
+    assert_eq!(ending.spent.usd, 350 * 2_000 + 35 * 10_000);
+    let tree = view::Tree::fold(&stage.log(&ending.session).await);
+    assert_eq!(tree.spent(&ending.session), ending.spent);
+}
+
+#[tokio::test]
+async fn c79_calls_of_one_turn_run_at_once_and_answer_in_call_order() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Slow", task = "x" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Quick", task = "x" }
+[[reply]]
+agent = "lead"
+text = "{results}"
+[[reply]]
+agent = "Slow"
+delay_ms = 300
+text = "slow"
+[[reply]]
+agent = "Quick"
+text = "quick"
+"#;
+    let stage = Stage::new(script);
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.text.as_str(), "[Slow]: slow\n[Quick]: quick");
+    let log = stage.log(&ending.session).await;
+    let place = |wanted: &str, label: &str| {
+        let child = log.iter().find(|record| matches!(&record.event, Event::Started { delegation, .. } if delegation.role.as_deref() == Some(label))).unwrap().session.clone();
+        log.iter().position(|record| record.session == child && record.event.kind() == wanted).unwrap()
+    };
+    assert!(place("ended", "Quick") < place("ended", "Slow"));
+    assert!(place("called", "Quick") < place("replied", "Slow"));
+}
+
+#[tokio::test]
+async fn unknown_tools_on_a_whitelist_are_reported_and_do_not_widen() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Child", task = "x", tools = ["read_file", "teleport"] }
+[[reply]]
+agent = "lead"
+text = "{result:0}"
+[[reply]]
+agent = "Child"
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a", content = "b" }
+[[reply]]
+agent = "Child"
+text = "{result:0}"
+"#;
+    let stage = Stage::new(script);
+    let ending = stage.run().await;
+    let text = ending.outcome.text.as_str();
+    assert!(text.contains("There is no tool 'write_file'"), "{text}");
+    assert!(text.ends_with("(warning: no such tool to lend: teleport)"), "{text}");
+    assert!(!stage.path().join("a").exists());
+}
+
+#[tokio::test]
+async fn plan_mode_writes_nothing_at_any_depth() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Child", task = "x" }
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "lead", content = "b" }
+[[reply]]
+agent = "lead"
+text = "{results}"
+[[reply]]
+agent = "Child"
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "child", content = "b" }
+[[reply]]
+agent = "Child"
+text = "{result:0}"
+"#;
+    let stage = Stage::with(script, |settings| {
+        settings.permissions = Permissions {
+            mode: Mode::Plan,
+            allow: vec!["write_file".parse().unwrap()],
+            ..Permissions::default()
+        };
+    });
+    let ending = stage.run().await;
+    assert!(ending.outcome.text.as_str().contains("not allowed"), "{}", ending.outcome.text);
+    assert_eq!(std::fs::read_dir(stage.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn lifecycle_events_come_in_order_with_one_terminal_event() {
+    let script = ONE_CHILD.replace(
+        "[[reply]]\nagent = \"Researcher\"",
+        "[[reply]]\nagent = \"Researcher\"\nturn = 1\ntext = \"looking\"\n[[reply.call]]\ntool = \"echo\"\narguments = { text = \"e\" }\n[[reply]]\nagent = \"Researcher\"",
+    );
+    let stage = Stage::new(&script);
+    let run = stage.start().await;
+    let mut watch = run.watch();
+    let mut observer = Observer::new();
+    let mut seen = Vec::new();
+    let collect = async {
+        while let Some(live) = watch.next().await {
+            for event in observer.observe(&live) {
+                seen.push(match event {
+                    Lifecycle::Start(info) => format!("start {} {}", info.description, info.mode),
+                    Lifecycle::StreamDelta { text, .. } => format!("delta {text}"),
+                    Lifecycle::ToolCallStart { call, .. } => format!("call {}", call.name),
+                    Lifecycle::ToolCallEnd { result, .. } => format!("result {}", result.text),
+                    Lifecycle::Complete { result, .. } => format!("complete {} {}", result.text, result.turns),
+                    Lifecycle::Error { error, .. } => format!("error {error}"),
+                });
+            }
+        }
+    };
+    let (ending, ()) = tokio::join!(end(run), collect);
+    ending.unwrap();
+    assert_eq!(
+        seen,
+        [
+            "start Researcher delegate",
+            "delta looking",
+            "call echo",
+            "result e",
+            "delta found find it",
+            "complete found find it 2"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn bad_calls_are_answers_and_the_run_goes_on() {
+    let script = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "teleport"
+[[reply.call]]
+tool = "read_file"
+arguments = { file = "x" }
+[[reply.call]]
+tool = "read_file"
+raw = '{"path":"a","path":"b"}'
+[[reply.call]]
+tool = "read_file"
+raw = '{"path":'
+[[reply.call]]
+tool = "shell"
+arguments = { command = "true" }
+[[reply]]
+text = "ok"
+"#;
+    let stage = Stage::new(script);
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    let answers = stage.answers(&ending.session).await;
+    assert!(answers[0].contains("There is no tool 'teleport'. You have: "), "{}", answers[0]);
+    assert!(answers[1].contains("do not fit"), "{}", answers[1]);
+    assert!(answers[2].contains("'path' stands there twice"), "{}", answers[2]);
+    assert!(answers[3].contains("no JSON"), "{}", answers[3]);
+    assert!(answers[4].contains("--mode auto"), "{}", answers[4]);
+    let tree = view::Tree::fold(&stage.log(&ending.session).await);
+    let node = tree.node(&ending.session).unwrap();
+    assert_eq!(node.tool_errors, 5);
+    assert!(matches!(node.doing, Doing::Ended(_)));
+}
+
+#[tokio::test]
+async fn an_empty_task_is_refused_and_leaves_no_session() {
+    let stage = Stage::new(ONE_CHILD);
+    assert!(stage.runtime().start(Task::new(" \n")).await.is_err());
+    assert!(stage.store.inner.roots().await.unwrap().is_empty());
+}

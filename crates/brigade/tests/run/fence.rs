@@ -1,0 +1,64 @@
+//! Two runners on one tree.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade::core::Status;
+use brigade::store::Holder;
+use brigade::{More, RunError, StoreError};
+
+use crate::support::{Stage, check_laws, end};
+
+const SLOW: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Child", task = "part {n}" }
+repeat = 4
+[[reply]]
+agent = "lead"
+text = "{results}"
+[[reply]]
+agent = "Child"
+turn = 1
+delay_ms = 100
+[[reply.call]]
+tool = "echo"
+arguments = { text = "e" }
+[[reply]]
+agent = "Child"
+delay_ms = 100
+text = "did {task}"
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_runners_on_one_tree_one_is_fenced_and_no_fact_is_lost_or_doubled() {
+    for pause in [20, 120, 180, 260] {
+        let stage = Arc::new(Stage::with(SLOW, |settings| settings.swarm.max_concurrent = 2));
+        let run = stage.start().await;
+        let root = run.session().clone();
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        // The first runner counts as dead, and goes on all the same.
+        let second = stage.runtime().resume(&root, More::default()).await.unwrap();
+        let (first, second) = tokio::join!(end(run), end(second));
+        assert!(matches!(first, Err(RunError::Store(StoreError::Fenced { .. }))), "{first:?}");
+        let ending = second.unwrap();
+        assert_eq!(ending.outcome.status, Status::Done);
+        let wanted: Vec<String> = (0..4).map(|n| format!("[Child]: did part {n}")).collect();
+        assert_eq!(ending.outcome.text.as_str(), wanted.join("\n"));
+        check_laws(&stage.log(&root).await);
+    }
+}
+
+#[tokio::test]
+async fn a_tree_with_a_living_runner_is_not_taken_over() {
+    let stage = Stage::new(SLOW);
+    let alive = stage.runtime().held_by(Holder::this_process());
+    let run = alive.start(brigade::Task::new("the task")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    let second = stage.runtime().resume(run.session(), More::default()).await;
+    assert!(matches!(second, Err(RunError::Store(StoreError::Held { .. }))));
+    end(run).await.unwrap();
+}

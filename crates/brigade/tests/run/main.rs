@@ -1,0 +1,10 @@
+//! Whole trees on the scripted model: a script, the run, and what its log says.
+
+mod budget;
+mod cancel;
+mod concurrency;
+mod crash;
+mod delegate;
+mod fence;
+mod support;
+mod tell;

@@ -1,0 +1,254 @@
+//! A stage for runs: a store that can fall over, a model that counts, and questions to a finished tree.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use brigade::core::{Event, Hash, Price, Record, SessionId};
+use brigade::model::script::Script;
+use brigade::model::{Chunk, Model, ModelError, Request};
+use brigade::store::memory::MemoryStore;
+use brigade::store::{Append, Appended, Holder, Lease, Pos, RootSummary};
+use brigade::{Ending, Models, Run, Runtime, Settings, Store, StoreError, Task, Workspace};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use tokio::sync::watch;
+
+/// Every run of a test has to end within this.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+pub(crate) struct Stage {
+    pub(crate) store: Arc<CrashStore>,
+    pub(crate) replies: Replies,
+    pub(crate) folder: tempfile::TempDir,
+    script: String,
+    tweak: Box<dyn Fn(&mut Settings)>,
+}
+
+impl Stage {
+    pub(crate) fn new(script: &str) -> Stage {
+        Stage::with(script, |_| {})
+    }
+
+    pub(crate) fn with(script: &str, tweak: impl Fn(&mut Settings) + 'static) -> Stage {
+        Stage {
+            store: Arc::new(CrashStore::new(Arc::new(MemoryStore::new()))),
+            replies: Replies::default(),
+            folder: tempfile::tempdir().unwrap(),
+            script: script.to_owned(),
+            tweak: Box::new(tweak),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A fresh runtime on the same store. It counts as a process that is dead already, so that the next one takes over.
+    pub(crate) fn runtime(&self) -> Runtime {
+        let mut settings = Settings::new("script", Workspace::open(self.path()).unwrap());
+        (self.tweak)(&mut settings);
+        let model = Counting { script: Script::parse(&self.script).unwrap(), replies: self.replies.clone() };
+        let runtime = Runtime::new(self.store.clone(), settings, Models::default().with("script", model));
+        runtime.held_by(dead_holder())
+    }
+
+    pub(crate) async fn start(&self) -> Run {
+        self.runtime().start(Task::new("the task")).await.unwrap()
+    }
+
+    pub(crate) async fn run(&self) -> Ending {
+        self.run_task(Task::new("the task")).await
+    }
+
+    pub(crate) async fn run_task(&self, task: Task) -> Ending {
+        let run = self.runtime().start(task).await.unwrap();
+        end(run).await.unwrap()
+    }
+
+    /// All facts of the tree, in the order of the store.
+    pub(crate) async fn log(&self, root: &SessionId) -> Vec<Record> {
+        self.store.inner.tail(root, 0, usize::MAX).await.unwrap()
+    }
+
+    /// The log of one session.
+    pub(crate) async fn events(&self, session: &SessionId) -> Vec<Event> {
+        self.store.inner.read(session, 0).await.unwrap().into_iter().map(|record| record.event).collect()
+    }
+
+    /// What the calls of a session were answered.
+    pub(crate) async fn answers(&self, session: &SessionId) -> Vec<String> {
+        let events = self.events(session).await;
+        let mut answers: Vec<_> = events
+            .into_iter()
+            .filter_map(|event| match event {
+                Event::ToolEnded { call, output } => Some((call, output.text.to_string())),
+                _ => None,
+            })
+            .collect();
+        answers.sort_by_key(|(call, _)| *call);
+        answers.into_iter().map(|(_, text)| text).collect()
+    }
+}
+
+pub(crate) async fn end(run: Run) -> Result<Ending, brigade::RunError> {
+    tokio::time::timeout(LIMIT, run.ending()).await.expect("the run hangs")
+}
+
+fn dead_holder() -> Holder {
+    Holder { pid: 999_999_999, start_time: 1, ..Holder::this_process() }
+}
+
+/// What has to be true of every finished tree.
+pub(crate) fn check_laws(log: &[Record]) {
+    let mut sessions: BTreeMap<&SessionId, Vec<&Event>> = BTreeMap::new();
+    for record in log {
+        let events = sessions.entry(&record.session).or_default();
+        assert_eq!(record.seq, events.len() as u64, "seq is dense");
+        events.push(&record.event);
+    }
+    for (session, events) in sessions {
+        let count = |wanted: &str| events.iter().filter(|event| event.kind() == wanted).count();
+        assert_eq!(count("started"), count("ended"), "{session}: one end for each round");
+        assert_eq!(count("delegated"), count("returned"), "{session}: every loan comes back");
+        let calls: usize = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Replied { reply, .. } => Some(reply.calls.len()),
+                _ => None,
+            })
+            .sum();
+        assert!(count("tool_ended") <= calls, "{session}: at most one answer for each call");
+        let mut state = brigade::core::State::new(session.clone());
+        for event in events {
+            assert!(
+                state.admits(event) || event.is_outside_word(),
+                "{session}: {} may not stand at {}",
+                event.kind(),
+                state.length()
+            );
+            state.apply(event);
+            let ledger = state.ledger();
+            assert!(ledger.granted().fits(ledger.committed()), "{session}: more committed than granted");
+        }
+    }
+}
+
+/// How many replies of each session and turn the model has begun to give: the outside witness.
+#[derive(Clone, Default)]
+pub(crate) struct Replies(Arc<Mutex<BTreeMap<(SessionId, u32), u32>>>);
+
+impl Replies {
+    pub(crate) fn count(&self) -> u32 {
+        self.0.lock().unwrap().values().sum()
+    }
+
+    pub(crate) fn given(&self, session: &SessionId, turn: u32) -> u32 {
+        self.0.lock().unwrap().get(&(session.clone(), turn)).copied().unwrap_or(0)
+    }
+}
+
+struct Counting {
+    script: Script,
+    replies: Replies,
+}
+
+impl Model for Counting {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let key = (request.session.clone(), request.turn);
+        *self.replies.0.lock().unwrap().entry(key).or_default() += 1;
+        self.script.stream(request)
+    }
+
+    fn price(&self, model: &str) -> Option<Price> {
+        self.script.price(model)
+    }
+}
+
+/// A store that falls over before a chosen append, as a process does that is killed.
+pub(crate) struct CrashStore {
+    pub(crate) inner: Arc<dyn Store>,
+    left: AtomicI64,
+    pub(crate) appends: AtomicI64,
+}
+
+impl CrashStore {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> CrashStore {
+        CrashStore { inner, left: AtomicI64::new(i64::MAX), appends: AtomicI64::new(0) }
+    }
+
+    /// Falls over before the append after the next `appends`.
+    pub(crate) fn crash_after(&self, appends: i64) {
+        self.left.store(appends, Ordering::SeqCst);
+    }
+
+    pub(crate) fn mend(&self) {
+        self.crash_after(i64::MAX);
+    }
+
+    fn down(&self) -> bool {
+        self.left.load(Ordering::SeqCst) < 0
+    }
+
+    fn guard<'a, T: Send + 'a>(
+        &'a self,
+        work: BoxFuture<'a, Result<T, StoreError>>,
+    ) -> BoxFuture<'a, Result<T, StoreError>> {
+        Box::pin(async move { if self.down() { Err(StoreError::Closed) } else { work.await } })
+    }
+}
+
+impl Store for CrashStore {
+    fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
+        self.appends.fetch_add(1, Ordering::SeqCst);
+        if self.left.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            self.left.store(-1, Ordering::SeqCst);
+            return Box::pin(std::future::ready(Err(StoreError::Closed)));
+        }
+        self.guard(self.inner.append(append))
+    }
+    fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        self.guard(self.inner.read(session, from))
+    }
+    fn read_prefix(
+        &self,
+        session: &SessionId,
+    ) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
+        self.guard(self.inner.read_prefix(session))
+    }
+    fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        self.guard(self.inner.tail(root, after, limit))
+    }
+    fn words(&self, root: &SessionId, after: Pos) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
+        self.guard(self.inner.words(root, after))
+    }
+    fn stirred(&self) -> watch::Receiver<u64> {
+        self.inner.stirred()
+    }
+    fn lease(&self, root: &SessionId, holder: &Holder, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
+        self.guard(self.inner.lease(root, holder, at))
+    }
+    fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.guard(self.inner.renew(lease, at))
+    }
+    fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.guard(self.inner.release(lease))
+    }
+    fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
+        self.guard(self.inner.roots())
+    }
+    fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        self.guard(self.inner.sessions(root))
+    }
+    fn remove(&self, root: &SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.guard(self.inner.remove(root))
+    }
+    fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>> {
+        self.guard(self.inner.blob(hash))
+    }
+    fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
+        self.guard(self.inner.restore(records, blobs))
+    }
+}

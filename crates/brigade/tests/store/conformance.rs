@@ -1,0 +1,323 @@
+//! The laws that every store keeps.
+
+use std::time::Duration;
+
+use brigade::store::{Append, Expect, MemoryStore, Store, StoreError};
+use brigade_core::event::VERSION;
+use brigade_core::{Event, Hash, SessionId};
+
+use crate::support::*;
+
+/// Runs every law on every store.
+macro_rules! laws {
+    ($($law:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test] async fn $law() { super::$law(&super::MemoryStore::new()).await; })*
+        }
+        mod sqlite {
+            $(#[tokio::test] async fn $law() {
+                let folder = crate::support::folder();
+                super::$law(&crate::support::open(&folder)).await;
+            })*
+        }
+    };
+}
+
+laws!(
+    a_log_is_dense_and_says_what_was_appended,
+    a_conflict_leaves_no_trace_and_fails_alone,
+    an_append_is_all_or_none,
+    outside_words_need_a_session_and_nothing_else,
+    other_facts_need_a_lease_and_a_length,
+    positions_increase_over_all_sessions,
+    a_tail_is_the_tree_in_order_and_in_pages,
+    siblings_with_longer_names_are_not_below,
+    words_say_where_to_look,
+    only_outsiders_stir,
+    definitions_come_with_the_facts,
+    long_texts_come_back_whole,
+    roots_are_the_newest_first,
+    removing_takes_the_tree_and_what_only_it_named,
+    removing_spares_what_goes_on_by_itself,
+    positions_are_never_given_twice,
+    reading_nothing_is_not_an_error,
+    appending_nothing_changes_nothing,
+);
+
+async fn a_log_is_dense_and_says_what_was_appended(store: &dyn Store) {
+    let root = root(1);
+    let lease = lease(store, &root).await;
+    let facts = vec![started("task", "agent", "authority"), heard("hello"), said("there")];
+    let appended = store.append(led(&lease, &root, 0, facts.clone())).await.unwrap();
+    assert_eq!(appended.first_seq, 0);
+    let appended = store.append(led(&lease, &root, 3, vec![said("more")])).await.unwrap();
+    assert_eq!(appended.first_seq, 3);
+
+    let records = store.read(&root, 0).await.unwrap();
+    assert_eq!(records.iter().map(|record| record.seq).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert_eq!(events(&records[..3]), facts);
+    assert!(records.iter().all(|record| record.session == root && record.v == VERSION));
+    assert_eq!((records[0].at, records[3].at), (1_000, 1_003));
+    assert_eq!(records[3].pos, appended.first_pos);
+    assert_eq!(store.read(&root, 2).await.unwrap(), records[2..]);
+    assert_eq!(store.read_prefix(&root).await.unwrap(), (records, None));
+}
+
+async fn a_conflict_leaves_no_trace_and_fails_alone(store: &dyn Store) {
+    let (root, other) = (root(1), root(2));
+    let lease = begun(store, &root, 3).await;
+    let other_lease = begun(store, &other, 1).await;
+    for length in [0, 2, 4, 99] {
+        let mut append = led(&lease, &root, length, vec![said("never")]);
+        append.blobs.push(content("never"));
+        // All in one batch: the ones around the conflict happen.
+        let good = store.read(&other, 0).await.unwrap().len() as u64;
+        let (bad, fine) =
+            tokio::join!(store.append(append), store.append(led(&other_lease, &other, good, vec![said("fine")])));
+        assert_eq!(bad, Err(StoreError::Conflict { session: root.clone(), expected: length, actual: 3 }));
+        fine.unwrap();
+    }
+    assert_eq!(store.read(&root, 0).await.unwrap().len(), 3);
+    assert_eq!(store.blob(Hash::of(b"never")).await.unwrap(), None);
+    assert_eq!(store.read(&other, 0).await.unwrap().len(), 5);
+}
+
+async fn an_append_is_all_or_none(store: &dyn Store) {
+    let root = root(1);
+    let lease = begun(store, &root, 1).await;
+    // The last of the facts may not be appended like this, so the first is not appended either.
+    let append = outside(&root, vec![heard("one"), said("two")]);
+    assert!(matches!(store.append(append).await, Err(StoreError::NotOutside { kind: "said", .. })));
+    assert_eq!(store.read(&root, 0).await.unwrap().len(), 1);
+    let many = (0..500).map(|n| said(format!("{n}"))).collect();
+    let appended = store.append(led(&lease, &root, 1, many)).await.unwrap();
+    let records = store.read(&root, 1).await.unwrap();
+    let positions = (appended.first_pos..).take(500).collect::<Vec<_>>();
+    assert_eq!(records.iter().map(|record| record.pos).collect::<Vec<_>>(), positions);
+}
+
+async fn outside_words_need_a_session_and_nothing_else(store: &dyn Store) {
+    let root = root(1);
+    assert_eq!(store.append(outside(&root, vec![heard("hello")])).await, Err(StoreError::Unknown(root.clone())));
+    begun(store, &root, 2).await;
+    let appended = store.append(outside(&root, vec![heard("hello"), Event::CancelAsked { by: "me".into() }])).await;
+    assert_eq!(appended.unwrap().first_seq, 2);
+    let at_length = Append { expect: Expect::Length(3), ..outside(&root, vec![heard("late")]) };
+    assert!(matches!(store.append(at_length).await, Err(StoreError::Conflict { expected: 3, actual: 4, .. })));
+    assert_eq!(store.read(&root, 0).await.unwrap().len(), 4);
+}
+
+async fn other_facts_need_a_lease_and_a_length(store: &dyn Store) {
+    let root = root(1);
+    let lease = begun(store, &root, 1).await;
+    let refused = Err(StoreError::NotOutside { session: root.clone(), kind: "said" });
+    assert_eq!(store.append(outside(&root, vec![said("x")])).await, refused);
+    let unleased = Append { lease: None, ..led(&lease, &root, 1, vec![said("x")]) };
+    assert_eq!(store.append(unleased).await, refused);
+    let blind = Append { expect: Expect::Exists, ..led(&lease, &root, 1, vec![said("x")]) };
+    assert_eq!(store.append(blind).await, refused);
+    assert_eq!(store.read(&root, 0).await.unwrap().len(), 1);
+}
+
+async fn positions_increase_over_all_sessions(store: &dyn Store) {
+    let mut last = 0;
+    for n in 1..5 {
+        begun(store, &root(n), 3).await;
+        for record in store.read(&root(n), 0).await.unwrap() {
+            assert!(record.pos > last);
+            last = record.pos;
+        }
+    }
+}
+
+/// A root, two children and a grandchild, their facts interleaved, and a stranger.
+async fn family(store: &dyn Store) -> (SessionId, SessionId) {
+    let (top, stranger) = (root(7), root(8));
+    let leases = [lease(store, &top).await, lease(store, &stranger).await];
+    let low = child(&top, 0);
+    let sessions = [top.clone(), stranger, low.clone(), child(&top, 1), child(&low, 0)];
+    for length in 0..4 {
+        for session in &sessions {
+            let lease = leases.iter().find(|lease| lease.root.contains(session)).unwrap();
+            grow(store, lease, session, length, 1).await.unwrap();
+        }
+    }
+    (top, low)
+}
+
+async fn a_tail_is_the_tree_in_order_and_in_pages(store: &dyn Store) {
+    let (top, low) = family(store).await;
+    let whole = store.tail(&top, 0, 1_000).await.unwrap();
+    assert_eq!(whole.len(), 16);
+    assert!(whole.is_sorted_by(|a, b| a.pos < b.pos));
+    assert!(whole.iter().all(|record| top.contains(&record.session)));
+    let mut paged = Vec::new();
+    let mut after = 0;
+    loop {
+        let page = store.tail(&top, after, 3).await.unwrap();
+        assert!(page.len() <= 3);
+        let Some(last) = page.last() else { break };
+        after = last.pos;
+        paged.extend(page);
+    }
+    assert_eq!(paged, whole);
+    let below: Vec<_> = whole.into_iter().filter(|record| low.contains(&record.session)).collect();
+    assert_eq!(store.tail(&low, 0, 1_000).await.unwrap(), below);
+    assert_eq!(store.tail(&low, u64::MAX, 1_000).await.unwrap(), []);
+    assert_eq!(store.tail(&low, 0, 0).await.unwrap(), []);
+}
+
+async fn siblings_with_longer_names_are_not_below(store: &dyn Store) {
+    let top = root(1);
+    let lease = lease(store, &top).await;
+    let call = brigade_core::CallId { turn: 1, index: 0 };
+    let (one, many, ten) = (top.child(call), top.child_of_many(call, 1), child(&top, 10));
+    for session in [&top, &one, &many, &ten, &child(&one, 3)] {
+        store.append(led(&lease, session, 0, vec![heard("x")])).await.unwrap();
+    }
+    let expected = [one.clone(), child(&one, 3)];
+    assert_eq!(store.sessions(&one).await.unwrap(), expected);
+    let tail = store.tail(&one, 0, 99).await.unwrap();
+    assert_eq!(tail.into_iter().map(|record| record.session).collect::<Vec<_>>(), expected);
+    let words = store.words(&one, 0).await.unwrap();
+    assert_eq!(words.into_iter().map(|(session, _)| session).collect::<Vec<_>>(), expected);
+    assert_eq!(store.sessions(&top).await.unwrap().len(), 5);
+    store.remove(&root(9)).await.unwrap_err();
+}
+
+async fn words_say_where_to_look(store: &dyn Store) {
+    let (top, low) = family(store).await;
+    assert_eq!(store.words(&top, 0).await.unwrap(), []);
+    let first = store.append(outside(&low, vec![heard("one")])).await.unwrap().first_pos;
+    let second = store.append(outside(&top, vec![heard("two")])).await.unwrap().first_pos;
+    store.append(outside(&root(8), vec![heard("elsewhere")])).await.unwrap();
+    assert_eq!(store.words(&top, 0).await.unwrap(), [(low.clone(), first), (top.clone(), second)]);
+    assert_eq!(store.words(&top, first).await.unwrap(), [(top.clone(), second)]);
+    assert_eq!(store.words(&low, 0).await.unwrap(), [(low.clone(), first)]);
+}
+
+async fn only_outsiders_stir(store: &dyn Store) {
+    let root = root(1);
+    let mut stirred = store.stirred();
+    stirred.mark_unchanged();
+    begun(store, &root, 20).await;
+    tokio::time::sleep(Duration::from_millis(80)).await;
+    assert!(!stirred.has_changed().unwrap(), "a runner's own facts wake nobody");
+    store.append(outside(&root, vec![heard("hello")])).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), stirred.changed()).await.unwrap().unwrap();
+}
+
+async fn definitions_come_with_the_facts(store: &dyn Store) {
+    let root = root(1);
+    let lease = lease(store, &root).await;
+    let mut append = led(&lease, &root, 0, vec![started("task", "the agent", "the authority")]);
+    append.blobs = vec![content("the agent"), content("the authority"), content("the agent")];
+    store.append(append).await.unwrap();
+    assert_eq!(store.blob(Hash::of(b"the agent")).await.unwrap(), Some(content("the agent")));
+    assert_eq!(store.blob(Hash::of(b"something else")).await.unwrap(), None);
+}
+
+async fn long_texts_come_back_whole(store: &dyn Store) {
+    let root = root(1);
+    let lease = lease(store, &root).await;
+    let sizes = [0, 8_191, 8_192, 8_193, 100_000, 1_000_000];
+    // Quotes and line ends are longer in JSON than in the text, letters beyond ASCII are not.
+    let patterns = ["x", "\"\n", "ä", "\u{1F600}", "{\"blob\":1}"];
+    let text = |size: usize, pattern: &str| pattern.repeat(size / pattern.len().max(1) + 1);
+    let facts: Vec<Event> = sizes
+        .iter()
+        .flat_map(|size| patterns.iter().map(move |pattern| (*size, *pattern)))
+        .map(|(size, pattern)| said(brigade_core::text::cut(&text(size, pattern), size)))
+        .chain([started(&text(100_000, "task "), "agent", "authority")])
+        .collect();
+    store.append(led(&lease, &root, 0, facts.clone())).await.unwrap();
+    assert_eq!(events(&store.read(&root, 0).await.unwrap()), facts);
+    assert_eq!(events(&store.tail(&root, 0, 999).await.unwrap()), facts);
+    let summary = store.roots().await.unwrap().remove(0);
+    assert_eq!(summary.first.unwrap().event, facts[0]);
+}
+
+async fn roots_are_the_newest_first(store: &dyn Store) {
+    for bits in [5, 3, 9] {
+        let lease = begun(store, &root(bits), 2).await;
+        grow(store, &lease, &child(&root(bits), 0), 0, 1).await.unwrap();
+        if bits != 3 {
+            store.release(&lease).await.unwrap();
+        }
+    }
+    let roots = store.roots().await.unwrap();
+    assert_eq!(roots.iter().map(|summary| summary.root.clone()).collect::<Vec<_>>(), [root(9), root(3), root(5)]);
+    for summary in &roots {
+        assert_eq!(summary.first.as_ref().unwrap().seq, 0);
+        assert_eq!(summary.last.as_ref().unwrap().seq, 1);
+        assert_eq!(summary.runner.is_some(), summary.root == root(3));
+    }
+}
+
+async fn removing_takes_the_tree_and_what_only_it_named(store: &dyn Store) {
+    let long = "long ".repeat(10_000);
+    for bits in [1, 2] {
+        let lease = lease(store, &root(bits)).await;
+        let own = format!("own {bits}");
+        let mut append = led(&lease, &root(bits), 0, vec![started("task", "shared", &own), said(long.as_str())]);
+        append.blobs = vec![content("shared"), content(&own)];
+        store.append(append).await.unwrap();
+        grow(store, &lease, &child(&root(bits), 0), 0, 3).await.unwrap();
+        if bits == 1 {
+            let held = store.remove(&root(1)).await;
+            assert!(matches!(held, Err(StoreError::Held { .. })), "{held:?}");
+            assert!(matches!(store.remove(&child(&root(1), 0)).await, Err(StoreError::Held { .. })));
+        }
+        store.release(&lease).await.unwrap();
+    }
+    store.remove(&root(1)).await.unwrap();
+    assert_eq!(store.remove(&root(1)).await, Err(StoreError::Unknown(root(1))));
+    assert_eq!(store.read(&root(1), 0).await.unwrap(), []);
+    assert_eq!(store.sessions(&root(1)).await.unwrap(), []);
+    assert_eq!(store.roots().await.unwrap().len(), 1);
+    assert_eq!(store.blob(Hash::of(b"own 1")).await.unwrap(), None);
+    assert_eq!(store.blob(Hash::of(b"own 2")).await.unwrap(), Some(content("own 2")));
+    assert_eq!(store.blob(Hash::of(b"shared")).await.unwrap(), Some(content("shared")));
+    assert_eq!(store.read(&root(2), 0).await.unwrap()[1].event, said(long.as_str()));
+}
+
+async fn removing_spares_what_goes_on_by_itself(store: &dyn Store) {
+    let (top, low) = family(store).await;
+    let own = lease(store, &low).await;
+    store.append(led(&own, &low, 4, vec![said("on my own")])).await.unwrap();
+    store.release(&own).await.unwrap();
+    let of_top = brigade::store::Lease { root: top.clone(), epoch: 1, last_run: None };
+    store.release(&of_top).await.unwrap();
+    store.remove(&top).await.unwrap();
+    assert_eq!(store.sessions(&top).await.unwrap(), [low.clone(), child(&low, 0)]);
+    assert_eq!(store.read(&low, 0).await.unwrap().len(), 5);
+    store.remove(&low).await.unwrap();
+    assert_eq!(store.sessions(&top).await.unwrap(), []);
+}
+
+async fn positions_are_never_given_twice(store: &dyn Store) {
+    let lease = begun(store, &root(1), 5).await;
+    let last = store.read(&root(1), 4).await.unwrap()[0].pos;
+    store.release(&lease).await.unwrap();
+    store.remove(&root(1)).await.unwrap();
+    begun(store, &root(2), 1).await;
+    assert!(store.read(&root(2), 0).await.unwrap()[0].pos > last);
+}
+
+async fn reading_nothing_is_not_an_error(store: &dyn Store) {
+    assert_eq!(store.read(&root(1), 0).await.unwrap(), []);
+    assert_eq!(store.read_prefix(&root(1)).await.unwrap(), (vec![], None));
+    assert_eq!(store.tail(&root(1), 0, 10).await.unwrap(), []);
+    assert_eq!(store.words(&root(1), 0).await.unwrap(), []);
+    assert_eq!(store.sessions(&root(1)).await.unwrap(), []);
+    assert_eq!(store.roots().await.unwrap(), []);
+    begun(store, &root(1), 2).await;
+    assert_eq!(store.read(&root(1), 2).await.unwrap(), []);
+    assert_eq!(store.read(&root(1), 99).await.unwrap(), []);
+}
+
+async fn appending_nothing_changes_nothing(store: &dyn Store) {
+    let lease = begun(store, &root(1), 2).await;
+    assert_eq!(store.append(led(&lease, &root(1), 2, vec![])).await.unwrap().first_seq, 2);
+    assert_eq!(store.read(&root(1), 0).await.unwrap().len(), 2);
+}

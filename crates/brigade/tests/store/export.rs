@@ -1,0 +1,135 @@
+//! A tree as text, and every way to lose the end of it.
+
+use brigade::store::{ImportError, MemoryStore, Store, StoreError, export, import};
+use brigade_core::{Hash, Record};
+
+use crate::support::*;
+
+async fn tree(store: &dyn Store) -> String {
+    let top = root(1);
+    let lease = lease(store, &top).await;
+    let mut append =
+        led(&lease, &top, 0, vec![started("tä\"sk\n", "agent", "authority"), said("long ".repeat(2_000))]);
+    append.blobs = vec![content("agent"), content("authority")];
+    store.append(append).await.unwrap();
+    grow(store, &lease, &child(&top, 0), 0, 2).await.unwrap();
+    store.append(led(&lease, &top, 2, vec![heard("more"), said("long ".repeat(2_000))])).await.unwrap();
+    store.release(&lease).await.unwrap();
+    export(store, &top).await.unwrap()
+}
+
+fn placeless(records: Vec<Record>) -> Vec<Record> {
+    records.into_iter().map(|record| Record { pos: 0, ..record }).collect()
+}
+
+#[tokio::test]
+async fn a_tree_goes_from_store_to_store() {
+    let folder = folder();
+    let disk = open(&folder);
+    let text = tree(&disk).await;
+    assert_eq!(text.lines().filter(|line| line.starts_with("{\"blob\"")).count(), 3, "each content once");
+    let memory = MemoryStore::new();
+    let imported = import(&memory, &text).await.unwrap();
+    assert_eq!((imported.root.clone(), imported.records, imported.new), (root(1), 6, 6));
+    assert_eq!(imported.cut, None);
+    let (there, here) = (disk.tail(&root(1), 0, 99).await.unwrap(), memory.tail(&root(1), 0, 99).await.unwrap());
+    assert_eq!(placeless(there), placeless(here));
+    assert_eq!(memory.blob(Hash::of(b"agent")).await.unwrap(), Some(content("agent")));
+    assert_eq!(export(&memory, &root(1)).await.unwrap(), text);
+    assert!(matches!(export(&memory, &root(2)).await, Err(StoreError::Unknown(_))));
+}
+
+#[tokio::test]
+async fn every_prefix_imports_its_whole_lines() {
+    let text = tree(&MemoryStore::new()).await;
+    let whole = MemoryStore::new();
+    import(&whole, &text).await.unwrap();
+    let whole = placeless(whole.tail(&root(1), 0, 99).await.unwrap());
+    for end in 0..text.len() {
+        let Some(prefix) = text.get(..end) else { continue };
+        let store = MemoryStore::new();
+        let lines = prefix.matches('\n').count();
+        let imported = match import(&store, prefix).await {
+            Ok(imported) => imported,
+            Err(error) => {
+                assert!(lines == 0 && matches!(error, ImportError::NotAnExport(_)), "{end}: {error}");
+                continue;
+            }
+        };
+        let cut = imported.cut.expect("a prefix is always cut");
+        assert_eq!(cut.line, lines as u64 + 1, "{end}");
+        let records = prefix[..prefix.rfind('\n').unwrap()].matches("\n{\"session\"").count();
+        assert_eq!(imported.records, records as u64, "{end}");
+        assert_eq!(placeless(store.tail(&root(1), 0, 99).await.unwrap()), whole[..records], "{end}");
+    }
+}
+
+#[tokio::test]
+async fn every_altered_byte_is_found() {
+    let text = tree(&MemoryStore::new()).await;
+    let whole = MemoryStore::new();
+    import(&whole, &text).await.unwrap();
+    let whole = placeless(whole.tail(&root(1), 0, 99).await.unwrap());
+    for place in (0..text.len()).step_by(7) {
+        let mut bytes = text.clone().into_bytes();
+        bytes[place] ^= 1;
+        let Ok(altered) = String::from_utf8(bytes) else { continue };
+        let store = MemoryStore::new();
+        if let Ok(imported) = import(&store, &altered).await {
+            let records = placeless(store.tail(&root(1), 0, 99).await.unwrap());
+            assert_eq!(records, whole[..records.len()], "{place}");
+            assert_eq!(records.len() as u64, imported.records);
+        }
+    }
+}
+
+async fn a_second_import_goes_on_where_the_first_was_cut(store: &dyn Store) {
+    let text = tree(&MemoryStore::new()).await;
+    let half = &text[..text.rfind("{\"session\"").unwrap()];
+    let first = import(store, half).await.unwrap();
+    assert_eq!((first.records, first.new), (5, 5));
+    let second = import(store, &text).await.unwrap();
+    assert_eq!((second.records, second.new, second.cut), (6, 1, None));
+    let third = import(store, &text).await.unwrap();
+    assert_eq!((third.records, third.new), (6, 0));
+    assert_eq!(import(store, half).await.unwrap().new, 0);
+    assert_eq!(export(store, &root(1)).await.unwrap(), text);
+}
+
+async fn another_session_of_the_same_name_is_refused(store: &dyn Store) {
+    let text = tree(&MemoryStore::new()).await;
+    let lease = begun(store, &root(1), 1).await;
+    store.release(&lease).await.unwrap();
+    let before = store.tail(&root(1), 0, 99).await.unwrap();
+    let refused = import(store, &text).await.unwrap_err();
+    assert_eq!(refused, ImportError::Store(StoreError::Differs { session: root(1), seq: 0 }));
+    assert_eq!(store.tail(&root(1), 0, 99).await.unwrap(), before);
+}
+
+async fn a_tree_that_is_being_run_does_not_grow_from_outside(store: &dyn Store) {
+    let text = tree(&MemoryStore::new()).await;
+    import(store, &text[..text.rfind("{\"session\"").unwrap()]).await.unwrap();
+    lease(store, &root(1)).await;
+    assert!(matches!(import(store, &text).await, Err(ImportError::Store(StoreError::Held { .. }))));
+}
+
+#[tokio::test]
+async fn imports_meet_what_is_there() {
+    let folders = [folder(), folder(), folder()];
+    a_second_import_goes_on_where_the_first_was_cut(&MemoryStore::new()).await;
+    a_second_import_goes_on_where_the_first_was_cut(&open(&folders[0])).await;
+    another_session_of_the_same_name_is_refused(&MemoryStore::new()).await;
+    another_session_of_the_same_name_is_refused(&open(&folders[1])).await;
+    a_tree_that_is_being_run_does_not_grow_from_outside(&MemoryStore::new()).await;
+    a_tree_that_is_being_run_does_not_grow_from_outside(&open(&folders[2])).await;
+}
+
+#[tokio::test]
+async fn what_a_newer_version_wrote_is_refused() {
+    let text = tree(&MemoryStore::new()).await;
+    let newer = text.replacen("\"brigade_export\":1", "\"brigade_export\":2", 1);
+    let refused = import(&MemoryStore::new(), &newer).await.unwrap_err();
+    assert_eq!(refused, ImportError::NewerFormat { found: 2, known: 1 });
+    let refused = import(&MemoryStore::new(), "{\"hello\":1}\n").await.unwrap_err();
+    assert!(matches!(refused, ImportError::NotAnExport(_)));
+}

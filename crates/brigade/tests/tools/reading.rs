@@ -1,0 +1,118 @@
+//! `read_file` and `list_dir`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::json;
+
+use super::world::World;
+
+#[test]
+fn a_file_is_read_as_it_is() {
+    let world = World::new();
+    world.put("a", "one\ntwo\r\nthree").put("empty", "");
+    assert_eq!(world.ok("read_file", json!({ "path": "a" })), "one\ntwo\r\nthree");
+    assert_eq!(world.ok("read_file", json!({ "path": "empty" })), "(the file is empty)");
+    assert!(world.error("read_file", json!({ "path": "b" })).contains("`b` does not exist"));
+}
+
+#[test]
+fn a_part_says_how_to_read_on() {
+    let world = World::new();
+    world.put("a", "1\n2\n3\n4\n5");
+    let part =
+        |offset, limit| world.ok("read_file", json!({ "path": "a", "offset": offset, "limit": limit }));
+    assert_eq!(part(1, 2), "1\n2\n(3 more lines; read on with offset 3)\n");
+    assert_eq!(part(0, 4), "1\n2\n3\n4\n(1 more line; read on with offset 5)\n");
+    assert_eq!(part(5, 9), "5");
+    assert!(world.error("read_file", json!({ "path": "a", "offset": 6 })).contains("has 5 lines"));
+    assert!(world.error("read_file", json!({ "path": "a", "limit": 0 })).contains("limit is 0"));
+}
+
+#[test]
+fn a_long_file_is_read_in_parts_without_loss() {
+    let world = World::new();
+    let lines: Vec<String> =
+        (0..20_000).map(|n| format!("line {n} of a file that is long enough é\n")).collect();
+    world.put("long", lines.concat());
+    let (mut text, mut offset) = (String::new(), 1);
+    loop {
+        let part = world.ok("read_file", json!({ "path": "long", "offset": offset }));
+        assert!(part.len() < 300_000);
+        match part.rsplit_once("\n(") {
+            Some((content, note)) => {
+                text.push_str(content);
+                text.push('\n');
+                offset = note.trim_end().trim_end_matches(')').rsplit_once(' ').unwrap().1.parse().unwrap();
+            }
+            None => {
+                text.push_str(&part);
+                break;
+            }
+        }
+    }
+    assert!(text == lines.concat());
+}
+
+#[test]
+fn a_line_without_end_is_cut_on_a_character() {
+    let world = World::new();
+    world.put("line", format!("x{}\nnext\n", "€".repeat(200_000)));
+    let text = world.ok("read_file", json!({ "path": "line" }));
+    assert!(text.len() < 270_000 && !text.contains('\u{fffd}'));
+    assert!(
+        text.ends_with("and was cut)\n(1 more line; read on with offset 2)\n"),
+        "{}",
+        &text[text.len() - 200..]
+    );
+    assert_eq!(world.ok("read_file", json!({ "path": "line", "offset": 2 })), "next\n");
+}
+
+#[test]
+fn what_is_no_text_is_said_so() {
+    let world = World::new();
+    world.put("binary", b"\x7fELF\0\0").put("latin", b"caf\xe9\n");
+    assert!(world.error("read_file", json!({ "path": "binary" })).contains("looks binary"));
+    let text = world.ok("read_file", json!({ "path": "latin" }));
+    assert!(text.starts_with("caf\u{fffd}\n(some bytes are not UTF-8"), "{text}");
+}
+
+#[test]
+fn a_folder_is_listed_sorted() {
+    let world = World::new();
+    world.put("b", "").put("a/x", "").put("C", "").put(".hidden", "").link("link", "a");
+    assert_eq!(world.ok("list_dir", json!({})), ".hidden\nC\na/\nb\nlink\n");
+    assert_eq!(world.ok("list_dir", json!({ "path": "link" })), "x\n");
+    assert!(world.error("list_dir", json!({ "path": "b" })).contains("not a folder"));
+    std::fs::create_dir(world.path("empty")).unwrap();
+    assert_eq!(world.ok("list_dir", json!({ "path": "empty" })), "(the folder is empty)");
+}
+
+#[test]
+fn a_long_listing_is_cut_with_a_note() {
+    let world = World::new();
+    for n in 0..1_005 {
+        world.put(&format!("f{n:04}"), "");
+    }
+    let text = world.ok("list_dir", json!({}));
+    assert_eq!(text.lines().count(), 1_001);
+    assert!(text.ends_with("f0999\n(5 more entries; use glob to narrow them down)\n"), "{text}");
+    let text = world.ok("glob", json!({ "pattern": "*" }));
+    assert!(text.ends_with("f0999\n(only the first 1000 files; narrow the pattern down)\n"), "{text}");
+}
+
+#[test]
+fn names_cannot_fake_lines_and_need_not_be_text() {
+    let world = World::new();
+    std::fs::write(world.path("a\nb:1: faked"), "found").unwrap();
+    std::fs::write(world.path("").join(OsStr::from_bytes(b"bad\xff")), "found").unwrap();
+    std::os::unix::fs::symlink(OsStr::from_bytes(b"bad\xff"), world.path("link")).unwrap();
+    let names = "a\\nb:1: faked\nbad\u{fffd}\nlink\n";
+    assert_eq!(world.ok("list_dir", json!({})), names);
+    assert_eq!(world.ok("glob", json!({ "pattern": "*" })), names);
+    let found = world.ok("grep", json!({ "pattern": "found" }));
+    assert_eq!(found, "a\\nb:1: faked:1: found\nbad\u{fffd}:1: found\n");
+    assert_eq!(world.ok("read_file", json!({ "path": "link" })), "found");
+    let error = world.edit("write_file", json!({ "path": "link", "content": "x" })).unwrap_err();
+    assert!(error.contains("not valid UTF-8"), "{error}");
+}

@@ -1,0 +1,78 @@
+//! What models are told, and what they hear when they get it wrong.
+
+use brigade::tool::Toolbox;
+use brigade_core::event::Effect;
+use brigade_core::permission::{Kind, Subject};
+use serde_json::{Value, json};
+
+use super::world::World;
+
+#[test]
+fn every_tool_describes_its_arguments() {
+    let expected = [
+        ("edit_file", vec!["new", "old", "path", "replace_all"], vec!["path", "old", "new"], Effect::Edit),
+        ("glob", vec!["path", "pattern"], vec!["pattern"], Effect::Pure),
+        ("grep", vec!["case_insensitive", "glob", "path", "pattern"], vec!["pattern"], Effect::Pure),
+        ("list_dir", vec!["path"], vec![], Effect::Pure),
+        ("read_file", vec!["limit", "offset", "path"], vec!["path"], Effect::Pure),
+        ("shell", vec!["command", "timeout_seconds"], vec!["command"], Effect::Opaque),
+        ("write_file", vec!["content", "path"], vec!["path", "content"], Effect::Edit),
+    ];
+    let toolbox = Toolbox::standard();
+    for (name, properties, required, effect) in expected {
+        let tool = toolbox.get(name).unwrap();
+        let schema = &tool.spec().schema;
+        let found = schema["properties"].as_object().unwrap();
+        let mut names: Vec<&str> = found.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, properties, "{name}");
+        for (property, described) in found {
+            assert!(
+                described["description"].as_str().is_some_and(|text| !text.is_empty()),
+                "{name}.{property}"
+            );
+        }
+        let none = Vec::new();
+        let needed: Vec<&str> =
+            schema["required"].as_array().unwrap_or(&none).iter().filter_map(Value::as_str).collect();
+        assert_eq!(needed, required, "{name}");
+        assert_eq!(schema["additionalProperties"], json!(false), "{name}");
+        assert_eq!(schema["type"], json!("object"), "{name}");
+        assert_eq!(tool.effect(), effect, "{name}");
+        assert!(tool.spec().description.len() > 40, "{name}");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_answered_in_words() {
+    let world = World::new();
+    let error = world.error("read_file", json!({ "path": "a", "ofset": 1 }));
+    assert!(error.contains("read_file") && error.contains("unknown field `ofset`"), "{error}");
+    assert!(world.error("grep", json!({})).contains("missing field `pattern`"));
+    assert!(world.error("read_file", json!({ "path": "a", "offset": -1 })).contains("-1"));
+    assert!(world.plan("write_file", json!({ "path": 7 })).unwrap_err().contains("write_file"));
+}
+
+#[test]
+fn rules_see_what_a_call_is_about() {
+    let toolbox = Toolbox::standard();
+    let check = |tool: &str, arguments: Value| {
+        let mut seen = None;
+        let mut judge = |action: &brigade_core::permission::Action<'_>| {
+            let subject = match action.subject {
+                Subject::Path(text) | Subject::Command(text) => text.to_owned(),
+                Subject::Nothing => "nothing".to_owned(),
+            };
+            seen = Some((action.kind, subject));
+        };
+        toolbox.get(tool).unwrap().check(&arguments, &mut judge).unwrap();
+        seen.unwrap()
+    };
+    assert_eq!(check("read_file", json!({ "path": "a" })), (Kind::Pure, "a".into()));
+    assert_eq!(check("list_dir", json!({})), (Kind::Pure, ".".into()));
+    assert_eq!(check("grep", json!({ "pattern": "x", "path": "b" })), (Kind::Pure, "b".into()));
+    assert_eq!(check("glob", json!({ "pattern": "x" })), (Kind::Pure, ".".into()));
+    assert_eq!(check("write_file", json!({ "path": "c", "content": "" })), (Kind::Edit, "c".into()));
+    assert_eq!(check("edit_file", json!({ "path": "d", "old": "", "new": "" })), (Kind::Edit, "d".into()));
+    assert_eq!(check("shell", json!({ "command": "ls" })), (Kind::Other, "ls".into()));
+}

@@ -1,0 +1,98 @@
+//! `shell`, with this test binary as the guard program.
+
+use std::time::{Duration, Instant};
+
+use brigade::tool::{ShellSettings, ToolContext, Toolbox};
+use brigade_core::ToolOutput;
+use brigade_sandbox::GuardCommand;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::world::World;
+
+const GUARD_ENTRY: &str = "tools::shell::guard_entry";
+
+/// The guard. It is ignored so that only [`guard`] starts it, in a process of its own.
+#[test]
+#[ignore = "the entry point of a guard process, not a test"]
+#[expect(clippy::disallowed_methods, reason = "a guard leaves with its own exit code")]
+fn guard_entry() {
+    if !std::env::args().any(|argument| argument == GUARD_ENTRY) {
+        return;
+    }
+    // The test harness prints to standard output, which has to carry the report alone.
+    let report = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
+    rustix::stdio::dup2_stdout(&report).unwrap();
+    std::process::exit(brigade_sandbox::guard_main());
+}
+
+/// A shell puts the harness's words away and this binary in its own place.
+fn guard() -> GuardCommand {
+    let script = format!(
+        "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {GUARD_ENTRY} --test-threads=1 --nocapture"
+    );
+    let binary = std::env::current_exe().unwrap();
+    GuardCommand { program: "/bin/sh".into(), arguments: vec!["-c".into(), script.into(), binary.into()] }
+}
+
+fn context(world: &World, stop: watch::Receiver<bool>) -> ToolContext {
+    let settings = ShellSettings {
+        guard: guard(),
+        directory: world.path(""),
+        environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("GREETING".into(), "hello".into())],
+        time_limit: Duration::from_secs(20),
+        output_limit: 1_000,
+    };
+    ToolContext { shell: Some(settings), stop, ..world.context() }
+}
+
+fn shell(world: &World, arguments: Value, stop: watch::Receiver<bool>) -> ToolOutput {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let toolbox = Toolbox::standard();
+    runtime.block_on(toolbox.get("shell").unwrap().run(arguments, &context(world, stop)))
+}
+
+fn run(world: &World, arguments: Value) -> (String, bool) {
+    let output = shell(world, arguments, watch::channel(false).1);
+    (output.text.to_string(), output.is_error())
+}
+
+#[test]
+fn without_a_guard_there_is_no_shell() {
+    let world = World::new();
+    assert!(world.error("shell", json!({ "command": "true" })).contains("not available here"));
+}
+
+#[test]
+fn a_command_runs_in_the_workspace_and_says_how_it_ended() {
+    let world = World::new();
+    world.put("file", "");
+    let run = |command: &str| run(&world, json!({ "command": command }));
+    assert_eq!(run("ls; echo $GREETING"), ("file\nhello\n".into(), false));
+    assert_eq!(run("true"), ("(no output)".into(), false));
+    assert_eq!(run("echo a; echo b >&2; exit 3"), ("a\nb\n(exit code 3)".into(), true));
+    assert_eq!(run("printf '\\377'; kill -9 $$"), ("\u{fffd}\n(ended by signal 9)".into(), true));
+    let (text, failed) = run("yes | head -c 100000");
+    assert!(!failed && text.len() < 1_200 && text.contains("99000 bytes of output left out"), "{text}");
+    assert!(run(" ").0.contains("The command is empty"));
+}
+
+#[test]
+fn a_command_ends_in_time_and_when_asked() {
+    let world = World::new();
+    let start = Instant::now();
+    let (text, failed) = run(&world, json!({ "command": "echo begun; sleep 60", "timeout_seconds": 1 }));
+    assert_eq!((text.as_str(), failed), ("begun\n(ended after 1 seconds, its time limit)", true));
+    assert!(run(&world, json!({ "command": "true", "timeout_seconds": 0 })).1);
+
+    let (asker, stop) = watch::channel(false);
+    let output = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(500));
+            asker.send(true)
+        });
+        shell(&world, json!({ "command": "sleep 60" }), stop)
+    });
+    assert_eq!((output.text.as_str(), output.is_error()), ("(cancelled)", true));
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
