@@ -265,7 +265,7 @@ impl RawPermissions {
 fn default_table() -> Result<Table, toml::ser::Error> {
     let limits = Limits::default();
     let swarm = SwarmConfig::default();
-    let budget = brigade::Settings::default_budget();
+    let budget = brigade::DEFAULT_BUDGET;
     let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
     let text = |text: &str| Value::String(text.to_owned());
     let limit = |limit: Limit| match limit {

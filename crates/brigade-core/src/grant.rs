@@ -258,7 +258,9 @@ pub struct Wish {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The tree would get too deep.
-    #[error("no agent may start below depth {deepest} here (raise `max_depth` of the face, or limits.max_depth)")]
+    #[error(
+        "no agent may start below depth {deepest} here (raise `max_depth` of the face, or limits.max_depth)"
+    )]
     Depth {
         /// The deepest level there may be.
         deepest: u32,

@@ -81,7 +81,9 @@ impl SessionId {
 fn is_segment(segment: &str) -> bool {
     let parts: Vec<&str> = segment.split('-').collect();
     matches!(parts.len(), 2 | 3)
-        && parts.iter().all(|part| !part.is_empty() && part.len() <= 10 && part.bytes().all(|b| b.is_ascii_digit()))
+        && parts
+            .iter()
+            .all(|part| !part.is_empty() && part.len() <= 10 && part.bytes().all(|b| b.is_ascii_digit()))
 }
 
 impl FromStr for SessionId {

@@ -59,7 +59,10 @@ pub struct Usage {
 impl Usage {
     /// All tokens, in and out.
     pub fn total(&self) -> u64 {
-        self.input.saturating_add(self.output).saturating_add(self.cache_read).saturating_add(self.cache_write)
+        self.input
+            .saturating_add(self.output)
+            .saturating_add(self.cache_read)
+            .saturating_add(self.cache_write)
     }
 
     fn plus(self, other: Usage) -> Usage {
@@ -94,7 +97,8 @@ impl Price {
             (usage.cache_read, self.cache_read),
             (usage.cache_write, self.cache_write),
         ];
-        let sum: u128 = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(*price)).sum();
+        let products = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(*price));
+        let sum = products.fold(0, u128::saturating_add);
         u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 

@@ -180,7 +180,12 @@ impl State {
             Event::Resumed { .. } | Event::Said { .. } => {}
             Event::Heard { from, text } => self.transcript.heard(from, text),
             Event::Called { turn, attempt, purpose, reserved, .. } => {
-                self.called(OpenCall { turn: *turn, attempt: *attempt, purpose: *purpose, reserved: *reserved });
+                self.called(OpenCall {
+                    turn: *turn,
+                    attempt: *attempt,
+                    purpose: *purpose,
+                    reserved: *reserved,
+                });
             }
             Event::Replied { turn, reply, spent } => self.replied(*turn, reply, *spent),
             Event::CallFailed { cause, spent, .. } => self.call_failed(cause, *spent),
@@ -243,7 +248,8 @@ impl State {
             return Step::End(self.outcome(Status::Cancelled { by: by.clone() }));
         }
         if let Some(limit) = self.limit_due() {
-            let may_pass = matches!(self.fault, Some(CallFault::Transient { .. })) && self.faults < MAX_ATTEMPTS;
+            let may_pass =
+                matches!(self.fault, Some(CallFault::Transient { .. })) && self.faults < MAX_ATTEMPTS;
             let said_last_word = self.last_purpose == Some(Purpose::Grace) && !may_pass;
             if self.overrun || said_last_word {
                 return Step::End(self.outcome(Status::Incomplete { limit }));
@@ -253,7 +259,11 @@ impl State {
         if let Some(cause) = self.hopeless() {
             return Step::End(self.outcome(Status::Failed { cause }));
         }
-        if self.transcript.is_answered() { Step::End(self.outcome(Status::Done)) } else { Step::CallModel(Purpose::Turn) }
+        if self.transcript.is_answered() {
+            Step::End(self.outcome(Status::Done))
+        } else {
+            Step::CallModel(Purpose::Turn)
+        }
     }
 
     fn begin(&mut self, round: Round) {
@@ -280,6 +290,10 @@ impl State {
     }
 
     fn called(&mut self, call: OpenCall) {
+        if call.purpose == Purpose::Grace {
+            // The turn limit follows from the log only until the next call is there; from then on it is remembered.
+            self.limit = self.limit_due();
+        }
         if self.turn < call.turn {
             self.turn = call.turn;
             self.faults = 0;
@@ -310,7 +324,7 @@ impl State {
         self.calls = if runs { Calls::of(turn, reply) } else { Calls::default() };
         self.transcript.replied(turn, reply, spent.usage);
         if self.overrun {
-            self.limit.get_or_insert(Which::Tokens);
+            self.limit.get_or_insert(if spent.overrun.tokens > 0 { Which::Tokens } else { Which::Usd });
         }
     }
 
@@ -319,17 +333,22 @@ impl State {
         self.ledger.settle(reserved, spent);
         self.transcript.closed();
         match cause {
-            // A crash and a stop say nothing about the model.
-            CallFault::Interrupted | CallFault::Stopped => {}
-            CallFault::Unaffordable => self.last_purpose = Some(Purpose::Grace),
+            // A crash says nothing about the model. A last word that it cut off may still be said.
+            CallFault::Interrupted => {
+                if self.last_purpose == Some(Purpose::Grace) {
+                    self.last_purpose = Some(Purpose::Turn);
+                }
+            }
+            // A stop says nothing about it either, and ends all hope for a last word that was asked for.
+            CallFault::Stopped => self.fault = None,
+            CallFault::Unaffordable => {
+                self.last_purpose = Some(Purpose::Grace);
+                self.fault = None;
+            }
             CallFault::Transient { .. } | CallFault::Fatal { .. } => {
                 self.faults += 1;
                 self.fault = Some(cause.clone());
             }
-        }
-        if matches!(cause, CallFault::Stopped | CallFault::Interrupted) && self.last_purpose == Some(Purpose::Grace) {
-            // The last word was not said; it may still be.
-            self.last_purpose = Some(Purpose::Turn);
         }
     }
 
@@ -339,6 +358,7 @@ impl State {
         self.ledger.lend(amount);
         if let Some(older) = self.loans.insert(child.clone(), Loan { call, amount, round: Box::new(round) }) {
             self.ledger.give_back(older.amount, Spent::default());
+            self.calls.returned(older.call);
         }
     }
 
@@ -438,7 +458,11 @@ impl State {
     pub fn upcoming(&self) -> (u32, u32) {
         // A fault means the same turn again; so does a call that was interrupted before any reply.
         let unanswered = self.turn > 0 && self.transcript.last_turn() < self.turn;
-        if unanswered { (self.turn, self.attempts + 1) } else { (self.turn + 1, 1) }
+        if unanswered {
+            (self.turn, self.attempts.saturating_add(1))
+        } else {
+            (self.turn.saturating_add(1), 1)
+        }
     }
 
     /// The books.

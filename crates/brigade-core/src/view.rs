@@ -163,9 +163,14 @@ impl Tree {
                 }
             }
             event => {
-                let label = self.nodes.get(&record.session).map(|node| node.label.clone()).unwrap_or_default();
+                let label =
+                    self.nodes.get(&record.session).map(|node| node.label.clone()).unwrap_or_default();
                 if let Event::Said { text, .. } = event {
-                    self.said.push(Said { session: record.session.clone(), role: label, text: text.to_string() });
+                    self.said.push(Said {
+                        session: record.session.clone(),
+                        role: label,
+                        text: text.to_string(),
+                    });
                 }
                 if let Some(node) = self.nodes.get_mut(&record.session) {
                     node.changed_at = record.at;

@@ -38,6 +38,6 @@ pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult};
 pub use live::{Live, Watch};
 pub use model::{Model, Models};
 pub use runtime::{Ending, More, Run, RunError, Runtime, Task};
-pub use settings::{Limits, Settings};
+pub use settings::{DEFAULT_BUDGET, Limits, Settings};
 pub use store::{Store, StoreError};
 pub use tool::{Tool, ToolContext, Toolbox, Workspace};

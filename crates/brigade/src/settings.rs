@@ -71,7 +71,7 @@ impl Default for Limits {
 }
 
 /// The budget of a tree where nobody says otherwise.
-pub(crate) const DEFAULT_BUDGET: Budget =
+pub const DEFAULT_BUDGET: Budget =
     Budget { tokens: Limit::AtMost(2_000_000), usd: Limit::Unlimited, agents: Limit::AtMost(100) };
 
 const LEAD_PROMPT: &str = "You are the lead of a small brigade of agents. Work out what the task needs. Do small \

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brigade_core::permission::{Mode, Rule};
+use brigade_core::permission::Rule;
 use toml::{Table, Value};
 
 use super::nearest::nearest;
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn modes_are_those_of_the_library() {
-        assert!(MODES.iter().all(|mode| mode.parse::<Mode>().is_ok()));
+        assert!(MODES.iter().all(|mode| mode.parse::<brigade_core::permission::Mode>().is_ok()));
     }
 
     #[test]

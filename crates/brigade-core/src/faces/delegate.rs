@@ -95,7 +95,7 @@ pub fn is_role(role: &str) -> bool {
     let forbidden = |c: char| {
         c.is_control()
             || matches!(c, '[' | ']' | '\u{2028}' | '\u{2029}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{ff3b}' | '\u{ff3d}')
+            || matches!(c, '\u{61c}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{ff3b}' | '\u{ff3d}')
     };
     (1..=ROLE_LENGTH).contains(&length) && !role.chars().any(forbidden)
 }
@@ -117,7 +117,9 @@ impl SwarmConfig {
                 ));
             }
             if let Some(other) = seen.insert(fold(role), role) {
-                return Some(format!("swarm.roles: '{other}' and '{role}' are the same role; keep one of them"));
+                return Some(format!(
+                    "swarm.roles: '{other}' and '{role}' are the same role; keep one of them"
+                ));
             }
         }
         None
@@ -140,7 +142,8 @@ impl SwarmConfig {
 
     /// What the model is told about the tool.
     pub fn spec(&self) -> ToolSpec {
-        let listed: Vec<String> = self.roles.keys().take(LISTED_ROLES).map(|role| role.trim().to_owned()).collect();
+        let listed: Vec<String> =
+            self.roles.keys().take(LISTED_ROLES).map(|role| role.trim().to_owned()).collect();
         let roles = if listed.is_empty() {
             "Name any role that fits the part.".to_owned()
         } else {
@@ -181,7 +184,8 @@ impl SwarmConfig {
             return Err("Delegation is disabled in configuration (swarm.enabled)".to_owned());
         }
         let value = json::parse(arguments).map_err(|cause| format!("Invalid delegate input: {cause}"))?;
-        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+        let text =
+            |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
         let role = text("role").ok_or("Missing 'role' argument")?;
         let task = text("task").ok_or("Missing 'task' argument")?;
         if !is_role(role) {
@@ -206,9 +210,13 @@ impl SwarmConfig {
             id: fold(role),
             name: role.to_owned(),
             prompt: prompt.unwrap_or_else(|| self.adhoc(role)),
-            model: preset.and_then(|preset| preset.model.clone()).or_else(|| self.model.clone()),
+            model: self.model_of(preset),
             ..Agent::default()
         }
+    }
+
+    fn model_of(&self, preset: Option<&SwarmRole>) -> Option<String> {
+        preset.and_then(|preset| preset.model.clone()).or_else(|| self.model.clone())
     }
 
     fn adhoc(&self, role: &str) -> String {
@@ -230,7 +238,9 @@ impl SwarmConfig {
         let locked = preset.is_some_and(|preset| preset.locked);
         let tools = match (&delegation.tools, preset_tools) {
             (Some(asked), Some(fixed)) if locked => {
-                Some(asked.iter().filter(|name| fixed.contains(name)).cloned().collect())
+                // A name that the parent cannot lend stays in the wish, so that it is reported like any unknown one.
+                let stays = |name: &&String| fixed.contains(name) || !authority.lend.contains(*name);
+                Some(asked.iter().filter(stays).cloned().collect())
             }
             (Some(asked), _) => Some(asked.clone()),
             (None, fixed) => fixed.cloned(),
@@ -240,7 +250,12 @@ impl SwarmConfig {
             tools,
             lend: preset.and_then(|preset| preset.lend.clone()),
             levels: self.max_depth,
-            never: if at_the_limit { super::DELEGATION_TOOLS.map(str::to_owned).to_vec() } else { Vec::new() },
+            model: self.model_of(preset),
+            never: if at_the_limit {
+                super::DELEGATION_TOOLS.map(str::to_owned).to_vec()
+            } else {
+                Vec::new()
+            },
             ..Wish::default()
         }
     }
@@ -252,7 +267,8 @@ fn whitelist(value: &Value) -> Result<Option<Vec<String>>, String> {
     match value.get("tools") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(items)) => {
-            let names: Option<Vec<String>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+            let names: Option<Vec<String>> =
+                items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
             names.map(Some).ok_or_else(|| REFUSAL.to_owned())
         }
         Some(_) => Err(REFUSAL.to_owned()),
@@ -263,27 +279,22 @@ fn whitelist(value: &Value) -> Result<Option<Vec<String>>, String> {
 pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
     let role = delegation.role.as_deref().unwrap_or_default();
     let text = outcome.text.as_str();
-    let partial = || if text.is_empty() { String::new() } else { format!("\nWhat there is so far:\n{}", cut(text, limit)) };
+    let mut shown = cut(text, limit).to_owned();
+    if text.len() > limit {
+        shown.push_str(&format!("\n(cut after {limit} bytes; the whole text is in session {handle})"));
+    }
+    let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
+    let failure = |cause: &str| {
+        let so_far =
+            if text.is_empty() { String::new() } else { format!("\nWhat there is so far:\n{shown}") };
+        ToolOutput::error(format!("Sub-agent '{role}' failed: {cause}{so_far}{note}"))
+    };
     match &outcome.status {
-        Status::Done | Status::Incomplete { .. } => {
-            let mut result = format!("[{role}]: {}", cut(text, limit));
-            if text.len() > limit {
-                result.push_str(&format!("\n(cut after {limit} bytes; the whole text is in session {handle})"));
-            }
-            if let Some(note) = outcome.note() {
-                result.push('\n');
-                result.push_str(&note);
-            }
-            ToolOutput::ok(result)
-        }
-        Status::Failed { cause } => ToolOutput::error(format!("Sub-agent '{role}' failed: {cause}{}", partial())),
-        Status::Cancelled { by } => {
-            ToolOutput::error(format!("Sub-agent '{role}' failed: cancelled by {by}{}", partial()))
-        }
-        Status::Lost { cause } => {
-            ToolOutput::error(format!("Sub-agent '{role}' failed: outcome unknown: {cause}{}", partial()))
-        }
-        Status::Detached => ToolOutput::ok(format!("[{role}]: goes on by itself as session {handle}")),
+        Status::Done | Status::Incomplete { .. } => ToolOutput::ok(format!("[{role}]: {shown}{note}")),
+        Status::Failed { cause } => failure(cause),
+        Status::Cancelled { by } => failure(&format!("cancelled by {by}")),
+        Status::Lost { cause } => failure(&format!("outcome unknown: {cause}")),
+        Status::Detached => ToolOutput::ok(format!("[{role}]: goes on by itself as session {handle}{note}")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{CallProgress, Phase, Purpose, State};
 use crate::delegation::Status;
-use crate::event::{CallFault, Event};
+use crate::event::{Answer, CallFault, Event};
 use crate::money::Amount;
 
 impl State {
@@ -17,7 +17,9 @@ impl State {
             Event::Called { turn, attempt, purpose, reserved, .. } => {
                 running && self.admits_call(*turn, *attempt, *purpose, *reserved)
             }
-            Event::Replied { turn, .. } => running && self.open.as_ref().is_some_and(|open| open.turn == *turn),
+            Event::Replied { turn, .. } => {
+                running && self.open.as_ref().is_some_and(|open| open.turn == *turn)
+            }
             Event::CallFailed { turn, attempt, cause, .. } => {
                 let nothing_was_sent = *cause == CallFault::Unaffordable && self.open.is_none();
                 let answers_open =
@@ -26,16 +28,19 @@ impl State {
             }
             Event::ToolStarted { call, .. } => {
                 let may_start = |progress: &CallProgress| {
-                    matches!(progress, CallProgress::New | CallProgress::Decided(_) | CallProgress::Started { .. })
+                    may_begin(progress) || matches!(progress, CallProgress::Started { .. })
                 };
                 running && self.stopping().is_none() && self.progress(*call).is_some_and(may_start)
             }
             Event::ToolEnded { call, .. } => running && self.progress(*call).is_some_and(may_be_answered),
             Event::Delegated { call, child, grant, .. } => {
                 let loan = grant.budget.as_loan(&self.ledger.granted());
+                let may_lend = |progress: &CallProgress| {
+                    may_begin(progress) || matches!(progress, CallProgress::Delegated { .. })
+                };
                 running
                     && self.stopping().is_none()
-                    && self.progress(*call).is_some_and(|progress| *progress != CallProgress::Answered)
+                    && self.progress(*call).is_some_and(may_lend)
                     && self.session.contains(child)
                     && self.session != *child
                     && !self.loans.contains_key(child)
@@ -82,7 +87,9 @@ impl State {
     fn admits_end(&self, status: &Status) -> bool {
         let quiet = self.open.is_none() && self.loans.is_empty() && self.calls.all_answered();
         let true_to_the_log = match status {
-            Status::Done => self.cancelled.is_none() && !self.has_unheard_words(),
+            Status::Done => {
+                self.cancelled.is_none() && self.limit_due().is_none() && self.transcript.is_answered()
+            }
             Status::Cancelled { .. } => self.cancelled.is_some(),
             Status::Incomplete { .. } => self.cancelled.is_none() && self.limit_due().is_some(),
             Status::Failed { .. } => self.cancelled.is_none(),
@@ -92,11 +99,25 @@ impl State {
     }
 }
 
+/// A question that is open or was answered with no keeps a call from beginning.
+fn may_begin(progress: &CallProgress) -> bool {
+    match progress {
+        CallProgress::New | CallProgress::Decided(Answer::Once | Answer::Always(_)) => true,
+        CallProgress::Asked
+        | CallProgress::Decided(Answer::Deny { .. })
+        | CallProgress::Started { .. }
+        | CallProgress::Delegated { .. }
+        | CallProgress::Answered => false,
+    }
+}
+
 /// A call whose children have not all returned cannot be answered: their loans would be forgotten.
 fn may_be_answered(progress: &CallProgress) -> bool {
     match progress {
         CallProgress::Answered => false,
         CallProgress::Delegated { out, .. } => *out == 0,
-        CallProgress::New | CallProgress::Asked | CallProgress::Decided(_) | CallProgress::Started { .. } => true,
+        CallProgress::New | CallProgress::Asked | CallProgress::Decided(_) | CallProgress::Started { .. } => {
+            true
+        }
     }
 }

@@ -71,7 +71,8 @@ impl Calls {
 
     pub(super) fn hand_out(&mut self) -> Vec<CallId> {
         let fresh = self.list[self.handed_out..].iter();
-        let calls = fresh.filter(|call| call.progress != CallProgress::Answered).map(|call| call.id).collect();
+        let calls =
+            fresh.filter(|call| call.progress != CallProgress::Answered).map(|call| call.id).collect();
         self.handed_out = self.list.len();
         calls
     }
@@ -87,7 +88,13 @@ impl Calls {
         self.list.iter().filter(|call| call.progress != CallProgress::Answered).map(|call| call.id).collect()
     }
 
-    pub(super) fn started(&mut self, call: CallId, effect: Effect, before: Option<Hash>, after: Option<Hash>) {
+    pub(super) fn started(
+        &mut self,
+        call: CallId,
+        effect: Effect,
+        before: Option<Hash>,
+        after: Option<Hash>,
+    ) {
         if let Some(progress) = self.open_mut(call) {
             *progress = CallProgress::Started { effect, before, after };
         }

@@ -136,7 +136,8 @@ impl Meter {
         let input = self.fixed_bytes.saturating_add(first_request_bytes).div_ceil(2);
         let reserve = own_reserve(self, input);
         let output = LEAST_OUTPUT.min(self.max_output);
-        let first = Amount { tokens: input.saturating_add(output), usd: self.price.worst(input, output), agents: 0 };
+        let first =
+            Amount { tokens: input.saturating_add(output), usd: self.price.worst(input, output), agents: 0 };
         reserve.plus(first)
     }
 }

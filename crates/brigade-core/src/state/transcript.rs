@@ -16,6 +16,39 @@ enum Entry {
     Turn { turn: u32, reply: Arc<Reply>, outputs: Vec<Option<ToolOutput>> },
 }
 
+impl Entry {
+    fn bytes(&self) -> usize {
+        match self {
+            Entry::Words(text) => text.len(),
+            Entry::Turn { reply, outputs, .. } => {
+                let arguments = reply.calls.iter().map(|call| call.arguments.len());
+                let outputs = outputs.iter().flatten().map(|output| output.text.len());
+                arguments.chain(outputs).fold(reply.text.len(), usize::saturating_add)
+            }
+        }
+    }
+
+    fn chained_to(&self, hash: Hash) -> Hash {
+        match self {
+            Entry::Words(text) => hash.chain("words", &[text.as_str().as_bytes()]),
+            Entry::Turn { reply, outputs, .. } => {
+                let mut hash = hash.chain("reply", &[reply.text.as_str().as_bytes()]);
+                for (call, output) in reply.calls.iter().zip(outputs) {
+                    hash = hash.chain("call", &[call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
+                    hash = match output {
+                        Some(output) if output.is_error() => {
+                            hash.chain("error", &[output.text.as_str().as_bytes()])
+                        }
+                        Some(output) => hash.chain("output", &[output.text.as_str().as_bytes()]),
+                        None => hash.chain("unknown", &[]),
+                    };
+                }
+                hash
+            }
+        }
+    }
+}
+
 /// The conversation so far. Results belong to the turn that called for them, so that pairing cannot break.
 #[derive(Debug, Clone)]
 pub struct Transcript {
@@ -28,7 +61,9 @@ pub struct Transcript {
     model_is_answering: bool,
     reported: u64,
     bytes_since: u64,
+    /// The hash of the first `hashed` entries, which do not change any more.
     fingerprint: Hash,
+    hashed: usize,
 }
 
 impl Default for Transcript {
@@ -43,6 +78,7 @@ impl Default for Transcript {
             reported: 0,
             bytes_since: 0,
             fingerprint: Hash::of(b"transcript"),
+            hashed: 0,
         }
     }
 }
@@ -59,7 +95,6 @@ pub fn grace_words(limit: Option<Which>) -> String {
 impl Transcript {
     fn push_words(&mut self, text: Text) {
         self.grow(text.len());
-        self.fingerprint = self.fingerprint.chain("words", &[text.as_str().as_bytes()]);
         self.entries.push(Entry::Words(text));
     }
 
@@ -111,6 +146,8 @@ impl Transcript {
     pub(super) fn sent(&mut self) {
         self.unheard = 0;
         self.model_is_answering = true;
+        self.fingerprint = self.fingerprint();
+        self.hashed = self.entries.len();
     }
 
     pub(super) fn unheard(&self) -> u32 {
@@ -119,11 +156,6 @@ impl Transcript {
 
     pub(super) fn replied(&mut self, turn: u32, reply: &Reply, usage: Usage) {
         let calls = reply.calls.len();
-        self.fingerprint = self.fingerprint.chain("reply", &[reply.text.as_str().as_bytes()]);
-        for call in &reply.calls {
-            let parts = [call.name.as_bytes(), call.arguments.as_str().as_bytes()];
-            self.fingerprint = self.fingerprint.chain("call", &parts);
-        }
         self.last_reply = Some(self.entries.len());
         self.entries.push(Entry::Turn { turn, reply: Arc::new(reply.clone()), outputs: vec![None; calls] });
         self.last_turn = self.last_turn.max(turn);
@@ -131,15 +163,14 @@ impl Transcript {
             self.reported = usage.total();
             self.bytes_since = 0;
         } else {
-            let bytes = reply.text.len() + reply.calls.iter().map(|call| call.arguments.len()).sum::<usize>();
-            self.grow(bytes);
+            self.grow(reply.text.len());
+            reply.calls.iter().for_each(|call| self.grow(call.arguments.len()));
         }
         self.closed();
     }
 
     pub(super) fn answered(&mut self, call: CallId, output: &ToolOutput) {
         self.grow(output.text.len());
-        self.fingerprint = self.fingerprint.chain("output", &[output.text.as_str().as_bytes()]);
         let Some(at) = self.last_reply else { return };
         if let Some(Entry::Turn { turn, outputs, .. }) = self.entries.get_mut(at)
             && *turn == call.turn
@@ -149,29 +180,26 @@ impl Transcript {
         }
     }
 
-    /// Replaces all before the turn `keep_from` by a summary.
+    /// Replaces all before the turn `keep_from` by a summary. Words after the last turn belong to the next one.
     pub(super) fn compact(&mut self, summary: &Text, keep_from: u32) {
         let first_kept = self.entries.iter().position(|entry| match entry {
             Entry::Turn { turn, .. } => *turn >= keep_from,
             Entry::Words(_) => false,
         });
-        let kept = self.entries.split_off(first_kept.unwrap_or(self.entries.len()));
+        let after_last_turn = self.last_reply.map_or(0, |last| last + 1);
+        let kept = self.entries.split_off(first_kept.unwrap_or(after_last_turn));
         let words = Text::from(format!("Summary of the conversation before this point:\n{summary}"));
-        self.fingerprint = self.fingerprint.chain("compacted", &[words.as_str().as_bytes()]);
+        self.fingerprint = Hash::of(b"transcript");
+        self.hashed = 0;
         self.reported = 0;
-        self.bytes_since = words.len() as u64;
-        self.entries = vec![Entry::Words(words)];
+        self.bytes_since = 0;
+        self.entries.clear();
+        self.push_words(words);
         self.entries.extend(kept);
         self.last_reply = self.entries.iter().rposition(|entry| matches!(entry, Entry::Turn { .. }));
-        for entry in &self.entries[1..] {
-            self.bytes_since += match entry {
-                Entry::Words(text) => text.len() as u64,
-                Entry::Turn { reply, outputs, .. } => {
-                    let outputs: usize = outputs.iter().flatten().map(|output| output.text.len()).sum();
-                    (reply.text.len() + outputs) as u64
-                }
-            };
-        }
+        let kept_bytes =
+            self.entries[1..].iter().fold(0, |sum: usize, entry| sum.saturating_add(entry.bytes()));
+        self.grow(kept_bytes);
     }
 
     /// Whether the last word is the agent's own, with nothing asked of anyone.
@@ -206,8 +234,9 @@ impl Transcript {
         }
     }
 
+    /// A hash of the entries; only those since the last request are read for it.
     pub(super) fn fingerprint(&self) -> Hash {
-        self.fingerprint
+        self.entries[self.hashed..].iter().fold(self.fingerprint, |hash, entry| entry.chained_to(hash))
     }
 
     /// Input tokens of the next request, at most: what was reported last and half a token for each byte since.

@@ -114,10 +114,9 @@ impl Logs {
     }
 
     fn check_idle(&self, session: &SessionId) -> Result<(), StoreError> {
-        let observer = Holder::this_process();
         for root in lineage(session) {
-            let runner = self.leases.get(&root).and_then(|row| row.runner(&observer, self.now));
-            if let Some(holder) = runner.cloned() {
+            let row = self.leases.get(&root).filter(|row| row.holder.is_some());
+            if let Some(holder) = row.and_then(|row| row.runner(&Holder::this_process(), self.now)).cloned() {
                 return Err(StoreError::Held { root, holder });
             }
         }

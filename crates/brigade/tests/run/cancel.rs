@@ -149,8 +149,10 @@ async fn cancelled_run(stage: &Stage, appends: i64) -> brigade::core::SessionId 
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let root = run.session().clone();
     tokio::time::sleep(Duration::from_millis(60)).await;
-    let _ = runtime.cancel(&root, "the person").await;
-    let _ = end(run).await;
+    // Where the cancel itself did not get through, the process is gone and nobody waits for the run.
+    if runtime.cancel(&root, "the person").await.is_ok() {
+        let _ = end(run).await;
+    }
     root
 }
 

@@ -1,1 +1,259 @@
-//! x
+//! Files that were cut, decayed or written by others: nothing panics, and nothing altered passes for whole.
+
+use std::fs;
+use std::path::Path;
+
+use brigade::store::{SqliteStore, Store, StoreError};
+use brigade_core::Record;
+use rusqlite::{Connection, params};
+
+use crate::support::*;
+
+/// Runs `statement` on the file of a store with `count` facts and opens it again.
+async fn altered(count: u64, statement: &str) -> (tempfile::TempDir, SqliteStore) {
+    let folder = folder();
+    let store = open(&folder);
+    begun(&store, &root(1), count).await;
+    begun(&store, &root(2), 3).await;
+    drop(store);
+    let connection = Connection::open(database(folder.path())).unwrap();
+    assert!(connection.execute(statement, []).unwrap() > 0);
+    drop(connection);
+    let store = open(&folder);
+    (folder, store)
+}
+
+/// What reading the session says, after a look that nothing else is drawn in.
+async fn fault(store: &SqliteStore, whole: usize) -> StoreError {
+    let (prefix, fault) = store.read_prefix(&root(1)).await.unwrap();
+    let fault = fault.unwrap();
+    assert_eq!(prefix.len(), whole);
+    assert_eq!(store.read(&root(1), 0).await.unwrap_err(), fault);
+    let tail = store.tail(&root(1), 0, 99).await;
+    if whole == 0 {
+        assert_eq!(tail.unwrap_err(), fault);
+    } else {
+        let tail = tail.unwrap();
+        assert_eq!(tail, prefix);
+        let after = tail.last().unwrap().pos;
+        let error = store.tail(&root(1), after, 99).await.unwrap_err();
+        assert_eq!(std::mem::discriminant(&error), std::mem::discriminant(&fault), "{error:?}");
+    }
+    assert_eq!(store.read(&root(2), 0).await.unwrap().len(), 3);
+    assert_eq!(store.roots().await.unwrap().len(), 2, "one bad tree does not hide the others");
+    fault
+}
+
+#[tokio::test]
+async fn a_flipped_bit_is_named() {
+    let flip = "UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'fact 4', 'fact 5') AS BLOB)
+                WHERE pos IN (SELECT pos FROM events WHERE session LIKE 'aaaaaaaaaaaaaaaaaaaaaaaaab' AND seq = 4)";
+    let (_folder, store) = altered(9, flip).await;
+    let fault = fault(&store, 4).await;
+    assert!(matches!(&fault, StoreError::Damaged { session, seq: 4, .. } if *session == root(1)), "{fault:?}");
+}
+
+#[tokio::test]
+async fn every_column_is_under_the_checksum() {
+    for column in ["at = at + 1", "v = 0", "outside = 1", "sum = zeroblob(8)", "body = zeroblob(3)"] {
+        let statement = format!("UPDATE events SET {column} WHERE session = '{}' AND seq = 2", root(1));
+        let (_folder, store) = altered(4, &statement).await;
+        let fault = fault(&store, 2).await;
+        assert!(matches!(fault, StoreError::Damaged { seq: 2, .. }), "{column}: {fault:?}");
+    }
+    let moved = format!("UPDATE events SET pos = 1000 WHERE session = '{}' AND seq = 3", root(1));
+    let (_folder, store) = altered(4, &moved).await;
+    let fault = fault(&store, 3).await;
+    assert!(matches!(fault, StoreError::Damaged { seq: 3, .. }), "{fault:?}");
+}
+
+#[tokio::test]
+async fn a_missing_record_is_a_hole() {
+    for seq in [0, 1, 5] {
+        let delete = format!("DELETE FROM events WHERE session = '{}' AND seq = {seq}", root(1));
+        let (_folder, store) = altered(9, &delete).await;
+        assert_eq!(fault_of_hole(&store, seq).await, StoreError::Hole { session: root(1), seq });
+        if seq > 0 {
+            assert!(store.read(&root(1), seq + 1).await.is_ok(), "what is behind the hole can still be read");
+        }
+    }
+}
+
+async fn fault_of_hole(store: &SqliteStore, seq: u64) -> StoreError {
+    let (prefix, fault) = store.read_prefix(&root(1)).await.unwrap();
+    assert_eq!(prefix.len() as u64, seq);
+    let first = &store.roots().await.unwrap()[1].first;
+    assert_eq!(first.is_ok(), seq > 0);
+    fault.unwrap()
+}
+
+#[tokio::test]
+async fn a_lost_text_is_named() {
+    let lose = ["DELETE FROM blobs", "UPDATE blobs SET body = body || 'x'"];
+    for statement in lose {
+        let folder = folder();
+        let store = open(&folder);
+        let lease = begun(&store, &root(1), 2).await;
+        store.append(led(&lease, &root(1), 2, vec![said("long ".repeat(5_000))])).await.unwrap();
+        drop(store);
+        Connection::open(database(folder.path())).unwrap().execute(statement, []).unwrap();
+        let fault = open(&folder).read(&root(1), 0).await.unwrap_err();
+        assert!(matches!(&fault, StoreError::Damaged { seq: 2, cause, .. } if cause.contains("text")), "{fault:?}");
+    }
+}
+
+/// Writes a record with a right checksum, as a newer version would.
+async fn newer(body: &str, v: u64) -> StoreError {
+    let folder = folder();
+    let store = open(&folder);
+    begun(&store, &root(1), 2).await;
+    drop(store);
+    let (pos, at) = (3u64, 5u64);
+    let mut hasher = blake3::Hasher::new();
+    for number in [2, pos, at, v, root(1).as_str().len() as u64] {
+        hasher.update(&number.to_le_bytes());
+    }
+    hasher.update(root(1).as_str().as_bytes()).update(body.as_bytes());
+    let sum = hasher.finalize();
+    Connection::open(database(folder.path()))
+        .unwrap()
+        .execute(
+            "INSERT INTO events (pos, session, seq, at, v, outside, body, sum) VALUES (?, ?, 2, ?, ?, 0, ?, ?)",
+            params![pos, root(1).as_str(), at, v, body.as_bytes(), &sum.as_bytes()[..8]],
+        )
+        .unwrap();
+    let store = open(&folder);
+    let (prefix, fault) = store.read_prefix(&root(1)).await.unwrap();
+    assert_eq!(prefix.len(), 2);
+    fault.unwrap()
+}
+
+#[tokio::test]
+async fn what_a_newer_version_wrote_is_told_from_damage() {
+    let started = serde_json::to_string(&started("task", "agent", "authority")).unwrap();
+    let wider = started.replacen("\"turns\":5", "\"turns\":5,\"moon\":true", 1);
+    assert_ne!(wider, started);
+    for (body, v, expected) in [
+        (r#"{"type":"teleported","where":"moon"}"#, 1, "teleported"),
+        (wider.as_str(), 1, "moon"),
+        (started.as_str(), 2, "version 2"),
+    ] {
+        let fault = newer(body, v).await;
+        assert!(matches!(&fault, StoreError::Newer { seq: 2, what, .. } if what.contains(expected)), "{fault:?}");
+    }
+    for body in [r#"{"type":"said"}"#, "not json", r#"{"kind":"said"}"#] {
+        let fault = newer(body, 1).await;
+        assert!(matches!(fault, StoreError::Damaged { seq: 2, .. }), "{fault:?}");
+    }
+}
+
+/// A store whose log of the database has several commits, none of them moved: the two files and the records with the
+/// length of the log after each commit.
+async fn unmoved(commits: u64, facts: u64, size: usize) -> (Vec<u8>, Vec<u8>, Vec<(u64, u64)>, Vec<Record>) {
+    let folder = folder();
+    let store = open(&folder);
+    let lease = lease(&store, &root(1)).await;
+    drop(store);
+    let store = open(&folder);
+    let mut ends = Vec::new();
+    for commit in 0..commits {
+        let events = (0..facts).map(|n| said(format!("{commit} {n} ").repeat(size))).collect();
+        store.append(led(&lease, &root(1), commit * facts, events)).await.unwrap();
+        ends.push((fs::metadata(wal(folder.path())).unwrap().len(), (commit + 1) * facts));
+    }
+    let (db, log) = (fs::read(database(folder.path())).unwrap(), fs::read(wal(folder.path())).unwrap());
+    let records = store.read(&root(1), 0).await.unwrap();
+    (db, log, ends, records)
+}
+
+/// What a store made of these two files says about the session.
+async fn read_back(folder: &Path, db: &[u8], log: &[u8]) -> Result<(Vec<Record>, Option<StoreError>), StoreError> {
+    for name in ["sessions.db-shm", "sessions.db-wal"] {
+        let _ = fs::remove_file(folder.join(name));
+    }
+    fs::write(database(folder), db).unwrap();
+    if !log.is_empty() {
+        fs::write(wal(folder), log).unwrap();
+    }
+    let store = SqliteStore::open(&database(folder))?;
+    let _ = store.roots().await;
+    let _ = store.tail(&root(1), 0, 99).await;
+    store.read_prefix(&root(1)).await
+}
+
+async fn cut_at(cuts: impl Iterator<Item = usize>, db: &[u8], log: &[u8], ends: &[(u64, u64)], records: &[Record]) {
+    let folder = folder();
+    for cut in cuts.filter(|cut| *cut <= log.len()) {
+        let whole = ends.iter().rev().find(|(end, _)| *end <= cut as u64).map_or(0, |(_, count)| *count);
+        let (found, fault) = read_back(folder.path(), db, &log[..cut]).await.unwrap();
+        assert_eq!(fault, None, "cut at {cut}");
+        assert_eq!(found.len() as u64, whole, "cut at {cut}");
+        assert_eq!(found, records[..found.len()], "cut at {cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_cut_log_keeps_all_whole_commits() {
+    let (db, log, ends, records) = unmoved(4, 2, 10).await;
+    assert!(log.len() <= 64 * 1024, "{}", log.len());
+    // A prime step meets every place in a frame sooner or later; the ends of frames are met exactly.
+    let frames = (0..log.len()).step_by(4096 + 24).flat_map(|start| start + 31..=start + 33);
+    cut_at((0..log.len()).step_by(97).chain(frames).chain(0..40), &db, &log, &ends, &records).await;
+}
+
+#[tokio::test]
+#[ignore = "every byte of the log: a minute or more"]
+async fn a_log_cut_at_any_byte_keeps_all_whole_commits() {
+    let (db, log, ends, records) = unmoved(4, 2, 10).await;
+    cut_at(0..=log.len(), &db, &log, &ends, &records).await;
+}
+
+#[tokio::test]
+async fn a_long_log_cut_around_its_frames_keeps_all_whole_commits() {
+    let (db, log, ends, records) = unmoved(12, 5, 300).await;
+    assert!(log.len() > 200 * 1024, "{}", log.len());
+    let frames = (0..log.len()).step_by(4096 + 24).flat_map(|start| start + 31..=start + 33);
+    cut_at(frames, &db, &log, &ends, &records).await;
+}
+
+/// Flips single bits, about `samples` of them, and looks that no altered record passes for whole.
+async fn flip(db: &[u8], log: &[u8], which: Which, samples: usize, records: &[Record]) {
+    let folder = folder();
+    let length = if which == Which::Log { log.len() } else { db.len() };
+    let mut seen = 0;
+    for sample in 0..samples {
+        let bit = (sample * (length * 8 / samples) + sample % 61) % (length * 8);
+        let (mut db, mut log) = (db.to_vec(), log.to_vec());
+        let bytes = if which == Which::Log { &mut log } else { &mut db };
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        // Not opening, or telling what is wrong, is as good as not being hit.
+        if let Ok((found, _)) = read_back(folder.path(), &db, &log).await {
+            assert!(found.len() <= records.len(), "bit {bit}");
+            assert_eq!(found, records[..found.len()], "bit {bit}");
+            seen += found.len();
+        }
+    }
+    assert!(seen > samples, "most flips hurt nothing or little");
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Database,
+    Log,
+}
+
+#[tokio::test]
+async fn a_decayed_database_never_lies() {
+    let (db, log, _, records) = unmoved(10, 3, 20).await;
+    let folder = folder();
+    read_back(folder.path(), &db, &log).await.unwrap();
+    // Closing the store moved the log into the database.
+    let db = fs::read(database(folder.path())).unwrap();
+    flip(&db, &[], Which::Database, 600, &records).await;
+}
+
+#[tokio::test]
+async fn a_decayed_log_never_lies() {
+    let (db, log, _, records) = unmoved(4, 3, 20).await;
+    flip(&db, &log, Which::Log, 400, &records).await;
+}

@@ -8,12 +8,11 @@ use crate::support::*;
 async fn tree(store: &dyn Store) -> String {
     let top = root(1);
     let lease = lease(store, &top).await;
-    let mut append =
-        led(&lease, &top, 0, vec![started("tä\"sk\n", "agent", "authority"), said("long ".repeat(2_000))]);
+    let mut append = led(&lease, &top, 0, vec![started("tä\"sk\n", "agent", "authority"), said("short")]);
     append.blobs = vec![content("agent"), content("authority")];
     store.append(append).await.unwrap();
     grow(store, &lease, &child(&top, 0), 0, 2).await.unwrap();
-    store.append(led(&lease, &top, 2, vec![heard("more"), said("long ".repeat(2_000))])).await.unwrap();
+    store.append(led(&lease, &top, 2, vec![said("long ".repeat(1_700)), said("long ".repeat(1_700))])).await.unwrap();
     store.release(&lease).await.unwrap();
     export(store, &top).await.unwrap()
 }

@@ -1,1 +1,230 @@
-//! x
+//! What only the store on disk can meet.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use brigade::store::{SqliteStore, Store, StoreError};
+use brigade_core::{Event, Hash};
+use rusqlite::Connection;
+
+use crate::support::*;
+
+#[tokio::test]
+async fn what_was_appended_is_there_after_reopening() {
+    let folder = folder();
+    let store = open(&folder);
+    let lease = begun(&store, &root(1), 50).await;
+    let records = store.read(&root(1), 0).await.unwrap();
+    drop(store);
+    let store = open(&folder);
+    assert_eq!(store.read(&root(1), 0).await.unwrap(), records);
+    grow(&store, &lease, &root(1), 50, 1).await.unwrap();
+}
+
+#[tokio::test]
+async fn dropping_the_store_writes_what_is_queued() {
+    let folder = folder();
+    let store = open(&folder);
+    let lease = begun(&store, &root(1), 1).await;
+    for length in 1..200 {
+        // Asked for and then dropped: polled once, nobody waits for the answer.
+        let append = store.append(led(&lease, &root(1), length, vec![said("queued")]));
+        let _ = futures::FutureExt::now_or_never(append);
+    }
+    drop(store);
+    assert_eq!(open(&folder).read(&root(1), 0).await.unwrap().len(), 200);
+}
+
+#[tokio::test]
+async fn the_files_are_for_their_owner_only() {
+    let folder = folder();
+    let path = folder.path().join("a/b/sessions.db");
+    let store = SqliteStore::open(&path).unwrap();
+    begun(&store, &root(1), 1).await;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder.path().join("a")), 0o700);
+    assert_eq!(mode(&folder.path().join("a/b")), 0o700);
+    for name in ["sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions.db.lock", "sessions.db.waiting"] {
+        assert_eq!(mode(&folder.path().join("a/b").join(name)), 0o600, "{name}");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_written_says_so() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "not a folder").unwrap();
+    for place in [file.join("sessions.db"), "/proc/brigade/sessions.db".into(), folder.path().to_path_buf()] {
+        let error = SqliteStore::open(&place).unwrap_err();
+        assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
+        assert!(error.to_string().contains("--store"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_is_left_alone() {
+    let folder = folder();
+    let path = database(folder.path());
+    let text = "this is no database, but somebody's letters. ".repeat(100);
+    std::fs::write(&path, &text).unwrap();
+    let error = SqliteStore::open(&path).unwrap_err();
+    assert!(matches!(&error, StoreError::Broken { cause, .. } if cause.contains("move it away")), "{error:?}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+
+    std::fs::remove_file(&path).unwrap();
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE recipes (name TEXT)").unwrap();
+    let error = SqliteStore::open(&path).unwrap_err();
+    assert!(matches!(&error, StoreError::Broken { cause, .. } if cause.contains("another program")), "{error:?}");
+}
+
+#[test]
+fn a_newer_store_is_not_touched() {
+    let folder = folder();
+    drop(open(&folder));
+    Connection::open(database(folder.path())).unwrap().pragma_update(None, "user_version", 7).unwrap();
+    let error = SqliteStore::open(&database(folder.path())).unwrap_err();
+    assert!(matches!(error, StoreError::NewerStore { found: 7, known: 1, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_the_append_and_keeps_the_rest() {
+    let folder = folder();
+    let path = database(folder.path());
+    let store = SqliteStore::open_capped(&path, 60).unwrap();
+    let (root, other) = (root(1), root(2));
+    let lease = begun(&store, &root, 3).await;
+    let other_lease = begun(&store, &other, 1).await;
+    let large = led(&lease, &root, 3, vec![heard("small"), said(random_text(400_000))]);
+    // The one that fits is not drawn into the failure of the one that does not.
+    let (full, fine) = tokio::join!(
+        store.append(large.clone()),
+        store.append(led(&other_lease, &other, 1, vec![said("fits")]))
+    );
+    assert!(matches!(full, Err(StoreError::Full { .. })), "{full:?}");
+    fine.unwrap();
+    assert_eq!(store.read(&root, 0).await.unwrap().len(), 3);
+    grow(&store, &lease, &root, 3, 2).await.unwrap();
+    drop(store);
+
+    let store = open(&folder);
+    assert_eq!(store.read(&root, 0).await.unwrap().len(), 5);
+    assert_eq!(store.read(&other, 0).await.unwrap().len(), 2);
+    store.append(brigade::store::Append { expect: brigade::store::Expect::Length(5), ..large }).await.unwrap();
+    assert_eq!(store.read(&root, 0).await.unwrap().len(), 7);
+}
+
+fn random_text(bytes: usize) -> String {
+    let mut text = String::new();
+    let mut hash = Hash::of(b"seed");
+    while text.len() < bytes {
+        hash = Hash::of(hash.as_bytes());
+        text.push_str(&hash.to_string());
+    }
+    text
+}
+
+#[tokio::test]
+async fn removed_content_is_gone_from_the_files() {
+    let folder = folder();
+    let store = open(&folder);
+    let secret = "XSECRETX".repeat(2_000);
+    let lease = lease(&store, &root(1)).await;
+    store.append(led(&lease, &root(1), 0, vec![said(secret.as_str()), said("XSECRETX")])).await.unwrap();
+    begun(&store, &root(2), 1).await;
+    store.release(&lease).await.unwrap();
+    store.remove(&root(1)).await.unwrap();
+    drop(store);
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!bytes.windows(8).any(|window| window == b"XSECRETX"));
+    }
+}
+
+#[tokio::test]
+async fn two_stores_on_one_file_see_each_other() {
+    let folder = folder();
+    let (one, two) = (open(&folder), open(&folder));
+    let lease = begun(&one, &root(1), 1).await;
+    assert!(matches!(grow(&two, &lease, &root(1), 0, 1).await, Err(StoreError::Conflict { actual: 1, .. })));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut stirred = one.stirred();
+    stirred.mark_unchanged();
+    let said = Instant::now();
+    two.append(outside(&root(1), vec![heard("hello"), Event::CancelAsked { by: "me".into() }])).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), stirred.changed()).await.unwrap().unwrap();
+    assert!(said.elapsed() < Duration::from_millis(500), "{:?}", said.elapsed());
+    assert_eq!(one.words(&root(1), 0).await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_of_the_database_does_not_grow_for_ever() {
+    let folder = folder();
+    let store = open(&folder);
+    let lease = begun(&store, &root(1), 1).await;
+    for round in 0..400 {
+        let facts = (0..50).map(|n| said(format!("{n}").repeat(400))).collect();
+        store.append(led(&lease, &root(1), 1 + round * 50, facts)).await.unwrap();
+    }
+    let written = std::fs::metadata(database(folder.path())).unwrap().len();
+    let wal = std::fs::metadata(wal(folder.path())).unwrap().len();
+    assert!(written > 1_000_000 && wal < 40_000_000, "{written} {wal}");
+}
+
+/// Not a test of what is right but of what it costs; run it in release with `--ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+async fn what_it_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let lease = begun(&store, &root(1), 1).await;
+    let facts = || (0..100).map(|n| said(format!("{n} {}", "some words ".repeat(20)))).collect::<Vec<_>>();
+    let before = cpu();
+    let started = Instant::now();
+    for round in 0..200 {
+        store.append(led(&lease, &root(1), 1 + round * 100, facts())).await.unwrap();
+    }
+    let per = |used: Duration| used.as_nanos() as f64 / 20_000.0 / 1_000.0;
+    println!("batches of 100: {:.2} us CPU, {:.2} us wall per event", per(cpu() - before), per(started.elapsed()));
+
+    let before = cpu();
+    let started = Instant::now();
+    let singles = (0..100).map(|index| {
+        let (store, lease, session) = (&store, &lease, child(&root(1), index));
+        async move { grow(store, lease, &session, 0, 200).await.unwrap() }
+    });
+    futures::future::join_all(singles).await;
+    println!(
+        "100 sessions, single appends: {:.2} us CPU, {:.2} us wall per event",
+        per(cpu() - before),
+        per(started.elapsed())
+    );
+
+    for _ in 0..3 {
+        let started = Instant::now();
+        let count = store.read(&root(1), 10_001).await.unwrap().len();
+        println!("reading {count} events: {:?}", started.elapsed());
+    }
+    let started = Instant::now();
+    let mut after = 0;
+    let mut count = 0;
+    while let Some(last) = store.tail(&root(1), after, 1_000).await.unwrap().last() {
+        after = last.pos;
+        count += 1;
+    }
+    println!("tailing {count} pages of 1000: {:?}", started.elapsed());
+    let before = cpu();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    println!("idle for 2 s: {:?} CPU", cpu() - before);
+}
+
+/// What this process has used so far.
+fn cpu() -> Duration {
+    let mut total = Duration::ZERO;
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        let nanos = text.split_ascii_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or_default();
+        total += Duration::from_nanos(nanos);
+    }
+    total
+}

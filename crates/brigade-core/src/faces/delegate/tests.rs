@@ -91,7 +91,10 @@ fn c01_swarm_config_defaults() {
 fn c02_swarm_config_partial_config_fills_defaults() {
     assert_eq!(config(r#"{"max_depth": 2}"#), SwarmConfig { max_depth: 2, ..SwarmConfig::default() });
     assert_eq!(config(r#"{"enabled": false}"#), SwarmConfig { enabled: false, ..SwarmConfig::default() });
-    assert_eq!(config(r#"{"max_concurrent": 0}"#), SwarmConfig { max_concurrent: 0, ..SwarmConfig::default() });
+    assert_eq!(
+        config(r#"{"max_concurrent": 0}"#),
+        SwarmConfig { max_concurrent: 0, ..SwarmConfig::default() }
+    );
 }
 
 #[test]
@@ -175,7 +178,8 @@ fn c04_delegate_blocked_by_what_the_path_allows() {
 
 #[test]
 fn c05_delegate_missing_role() {
-    for arguments in ["{}", r#"{"task":"x"}"#, r#"{"role":"","task":"x"}"#, r#"{"role":" \t\n","task":"x"}"#] {
+    for arguments in ["{}", r#"{"task":"x"}"#, r#"{"role":"","task":"x"}"#, r#"{"role":" \t\n","task":"x"}"#]
+    {
         assert!(parse(&presets(), arguments).unwrap_err().contains("Missing 'role' argument"), "{arguments}");
     }
     for arguments in [r#"{"role":null}"#, r#"{"role":5,"task":"x"}"#, "[]", "null", "7"] {
@@ -249,7 +253,8 @@ fn c08_preset_with_a_non_ascii_name_found_case_insensitive() {
 
 #[test]
 fn c08_config_keys_that_fold_together_are_a_problem() {
-    for (one, other) in [("writer", "Writer"), (" writer", "writer"), ("\u{e9}", "e\u{301}"), ("\u{c9}", "e\u{301}")]
+    for (one, other) in
+        [("writer", "Writer"), (" writer", "writer"), ("\u{e9}", "e\u{301}"), ("\u{c9}", "e\u{301}")]
     {
         let swarm = config(&json!({ "roles": { one: {}, other: {} } }).to_string());
         let problem = swarm.problem().unwrap();
@@ -291,7 +296,10 @@ fn c09_adhoc_prompt_can_be_replaced() {
 fn c10_call_tools_beat_preset() {
     let swarm = presets();
     assert_eq!(given(&swarm, &call("researcher", Some(&["read_file"]))), set(&["read_file"]));
-    assert_eq!(given(&swarm, &call("researcher", Some(&["web_search", "shell"]))), set(&["web_search", "shell"]));
+    assert_eq!(
+        given(&swarm, &call("researcher", Some(&["web_search", "shell"]))),
+        set(&["web_search", "shell"])
+    );
     assert_eq!(given(&swarm, &call("researcher", None)), set(&["web_search", "web_fetch"]));
     // An explicit list is exactly that, and an empty one is none.
     assert_eq!(given(&swarm, &call("researcher", Some(&[]))), set(&[]));
@@ -319,9 +327,12 @@ fn c10_locked_presets_are_only_narrowed() {
 
 #[test]
 fn c10_no_list_reaches_beyond_what_the_parent_may_lend() {
-    let swarm = config(r#"{"roles": {"greedy": {"tools": ["shell", "read_file"], "lend": ["shell", "web_fetch"]}}}"#);
+    let swarm =
+        config(r#"{"roles": {"greedy": {"tools": ["shell", "read_file"], "lend": ["shell", "web_fetch"]}}}"#);
     let parent = Authority { lend: set(&["read_file"]), ..root() };
-    for delegation in [call("greedy", None), call("greedy", Some(&["shell", "read_file"])), call("other", None)] {
+    for delegation in
+        [call("greedy", None), call("greedy", Some(&["shell", "read_file"])), call("other", None)]
+    {
         let child = parent.attenuate(&swarm.wish(&delegation, 1, &parent), 1).unwrap();
         assert_eq!(child.authority.tools, set(&["read_file"]));
         assert!(child.authority.lend.is_subset(&parent.lend));
@@ -333,9 +344,8 @@ fn c10_no_list_reaches_beyond_what_the_parent_may_lend() {
 #[test]
 fn c10_unknown_names_are_reported() {
     let (swarm, parent) = (presets(), root());
-    let unknown = |delegation: &Delegation| {
-        parent.attenuate(&swarm.wish(delegation, 1, &parent), 1).unwrap().unknown
-    };
+    let unknown =
+        |delegation: &Delegation| parent.attenuate(&swarm.wish(delegation, 1, &parent), 1).unwrap().unknown;
     assert_eq!(unknown(&call("researcher", Some(&["teleport", "shell"]))), list(&["teleport"]));
     assert_eq!(unknown(&call("researcher", None)), list(&[]));
     let preset = config(r#"{"roles": {"x": {"tools": ["read_file", "memory_get"]}}}"#);
@@ -387,7 +397,8 @@ fn c11_delegation_tools_below_the_limit() {
 #[test]
 fn c11_a_deeper_config_does_not_widen_an_old_grant() {
     let parent = root();
-    let child = parent.attenuate(&SwarmConfig::default().wish(&call("x", None), 1, &parent), 1).unwrap().authority;
+    let child =
+        parent.attenuate(&SwarmConfig::default().wish(&call("x", None), 1, &parent), 1).unwrap().authority;
     let deeper = SwarmConfig { max_depth: 5, ..SwarmConfig::default() };
     assert!(deeper.parse(1, &child, GOOD).unwrap_err().contains("recursion"));
     assert!(child.attenuate(&deeper.wish(&call("x", None), 2, &child), 2).is_err());
@@ -396,7 +407,10 @@ fn c11_a_deeper_config_does_not_widen_an_old_grant() {
 #[test]
 fn c12_result_format_in_callers_spelling() {
     assert_eq!(rendered("wRiTeR", Status::Done, "The text."), ToolOutput::ok("[wRiTeR]: The text."));
-    assert_eq!(rendered("\u{c9}diteur", Status::Done, "a\n\nb\n"), ToolOutput::ok("[\u{c9}diteur]: a\n\nb\n"));
+    assert_eq!(
+        rendered("\u{c9}diteur", Status::Done, "a\n\nb\n"),
+        ToolOutput::ok("[\u{c9}diteur]: a\n\nb\n")
+    );
     assert_eq!(rendered("Writer", Status::Done, ""), ToolOutput::ok("[Writer]: "));
 }
 
@@ -515,8 +529,12 @@ fn forged_prefixes_in_roles_are_refused() {
 
 #[test]
 fn roles_up_to_64_characters_are_taken() {
-    for role in ["x".repeat(64), "\u{7de8}".repeat(64), "Security Auditor (senior), 2nd".to_owned(), "O'Neill".to_owned()]
-    {
+    for role in [
+        "x".repeat(64),
+        "\u{7de8}".repeat(64),
+        "Security Auditor (senior), 2nd".to_owned(),
+        "O'Neill".to_owned(),
+    ] {
         let arguments = json!({ "role": format!("  {role}  "), "task": "x" }).to_string();
         assert_eq!(parse(&presets(), &arguments).unwrap().role, Some(role));
     }
@@ -587,7 +605,8 @@ fn the_schema_is_that_of_the_contract() {
     let spec = presets().spec();
     assert_eq!(spec.name, "delegate");
     assert_eq!(spec.category, Category::Subagent);
-    let properties: BTreeSet<&str> = spec.schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    let properties: BTreeSet<&str> =
+        spec.schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(properties, BTreeSet::from(["role", "task", "tools"]));
     assert_eq!(spec.schema["required"], json!(["role", "task"]));
     assert_eq!(spec.schema["properties"]["tools"]["items"]["type"], "string");

@@ -37,15 +37,14 @@ impl Ledger<'_> {
 
     /// Refuses if a living runner has the tree of a session.
     pub(super) fn check_idle(&self, session: &SessionId) -> Result<(), Fault> {
-        let observer = Holder::this_process();
         let at: u64 = self
             .connection
             .prepare_cached("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)")?
             .query_row([], |row| row.get(0))?;
         for root in lineage(session) {
-            let row = lease_row(self.connection, &root)?;
-            if let Some(holder) = row.as_ref().and_then(|row| row.runner(&observer, at)) {
-                return Err(StoreError::Held { root, holder: holder.clone() }.into());
+            let row = lease_row(self.connection, &root)?.filter(|row| row.holder.is_some());
+            if let Some(holder) = row.and_then(|row| row.runner(&Holder::this_process(), at).cloned()) {
+                return Err(StoreError::Held { root, holder }.into());
             }
         }
         Ok(())

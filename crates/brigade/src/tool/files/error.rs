@@ -133,7 +133,7 @@ impl FileError {
             Some(Errno::NOSYS) => FileError::Unsupported { path },
             Some(Errno::LOOP) => FileError::BadPath {
                 path,
-                reason: "its symbolic links go in a circle or lead into the kernel",
+                reason: "a symbolic link on it goes in a circle or cannot be followed safely",
             },
             Some(Errno::NOTDIR) => {
                 FileError::BadPath { path, reason: "a part of it that should be a folder is a file" }

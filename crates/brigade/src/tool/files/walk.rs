@@ -15,7 +15,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, Dir, FileType};
 
 use super::beneath::{self, FOLDER, Links, READ};
-use super::workspace::require_regular;
+use super::workspace::{require_regular, shown};
 use super::{FileError, Files, moved, read_bounded};
 
 /// How many entries of one folder, and of all folders together, are looked at.
@@ -124,7 +124,8 @@ impl Files {
     /// What is in a folder and may be seen, sorted; and whether there is more.
     pub(in crate::tool) fn list(&self, path: &str) -> Result<(Vec<Entry>, Option<Cut>), FileError> {
         let (folder, real) = self.open_folder(path)?;
-        let (entries, cut) = read_folder(&folder).map_err(|cause| FileError::from_system(path, cause))?;
+        let (entries, cut) =
+            read_folder(&folder).map_err(|cause| FileError::from_system(&shown(path), cause))?;
         let visible = |entry: &Entry| self.sees(&join(&real.to_string_lossy(), &entry.name()), entry.kind);
         Ok((entries.into_iter().filter(visible).collect(), cut))
     }

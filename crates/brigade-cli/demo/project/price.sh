@@ -1,0 +1,13 @@
+#!/bin/sh
+# price.sh QUANTITY UNIT_PRICE: the total in cents.
+quantity=$1
+unit_price=$2
+total=$((quantity * unit_price))
+
+# Ten or more are ten percent cheaper.
+if [ "$quantity" -gt 10 ]; then
+    total=$((total * 90 / 100))
+fi
+
+# TODO: refuse a quantity that is not a number
+echo "$total"

@@ -1,0 +1,10 @@
+//! One file for each command.
+
+pub(crate) mod cancel;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod resume;
+pub(crate) mod run;
+pub(crate) mod sessions;
+pub(crate) mod tell;
+pub(crate) mod tools;

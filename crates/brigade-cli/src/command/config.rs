@@ -1,0 +1,37 @@
+//! `brigade config`: what is in force, and why.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::args::{Config, ConfigCommand, Global, OutputFormat};
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::settings::Settings;
+
+/// Runs it.
+pub(crate) fn run(global: &Global, config: &Config) -> Result<Exit, Failure> {
+    let ConfigCommand::Show = config.command;
+    let settings = Settings::to_look(global)?;
+    let layers = settings.layers.without_secrets();
+    match global.output_format {
+        OutputFormat::Text => {
+            let head = format!(
+                "# configuration: {}\n# sessions: {}\n\n",
+                settings.config_file.display(),
+                settings.store.display()
+            );
+            output::text(&format!("{head}{}", layers.render()))?;
+        }
+        OutputFormat::Json | OutputFormat::StreamJson => {
+            let origins: BTreeMap<String, &str> = layers.origins().collect();
+            output::json(&json!({
+                "config": layers.table(),
+                "origins": origins,
+                "config_file": settings.config_file,
+                "store": settings.store,
+            }))?;
+        }
+    }
+    Ok(Exit::Done)
+}

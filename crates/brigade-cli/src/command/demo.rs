@@ -1,0 +1,68 @@
+//! `brigade demo`: a lead and three specialists repair a small project. Everything is real but the model.
+
+use std::path::Path;
+
+use crate::args::{Flags, Global, OutputFormat};
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::settings::Settings;
+
+/// The name of the model that answers from the script below, also when a session is resumed.
+pub(crate) const MODEL: &str = "demo";
+/// What the model says.
+pub(crate) const SCRIPT: &str = include_str!("../../demo/script.toml");
+
+const TASK: &str = "The tests of this project fail. Find out why, repair it, and write a changelog.";
+
+const PROJECT: [(&str, &str); 5] = [
+    ("README.md", include_str!("../../demo/project/README.md")),
+    ("price.sh", include_str!("../../demo/project/price.sh")),
+    ("test.sh", include_str!("../../demo/project/test.sh")),
+    ("notes/ideas.txt", include_str!("../../demo/project/notes/ideas.txt")),
+    ("notes/known-bugs.txt", include_str!("../../demo/project/notes/known-bugs.txt")),
+];
+
+/// Runs it.
+pub(crate) fn run(global: Global) -> Result<Exit, Failure> {
+    let folder = tempfile::Builder::new().prefix("brigade-demo-").tempdir().map_err(unwritable)?.keep();
+    unpack(&folder)?;
+    let flags = Flags {
+        model: Some(MODEL.to_owned()),
+        mode: Some(brigade_core::permission::Mode::Auto),
+        cwd: Some(folder.clone()),
+        ..Flags::default()
+    };
+    let settings = Settings::for_demo(&global, &flags)?;
+    if global.output_format == OutputFormat::Text {
+        output::note(&format!(
+            "A lead and three specialists repair a small project in {}.\n\
+             The model is scripted; agents, tools, budgets and the log are real.\n\
+             Task: {TASK}\n",
+            folder.display()
+        ));
+    }
+    let exit = super::run::start(&global, &flags, &settings, TASK)?;
+    if global.output_format == OutputFormat::Text {
+        output::note(&format!("The project is in {}; its tests: cd {0} && ./test.sh", folder.display()));
+    }
+    Ok(exit)
+}
+
+fn unpack(folder: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::PermissionsExt;
+    for (name, content) in PROJECT {
+        let file = folder.join(name);
+        if let Some(parent) = file.parent() {
+            std::fs::create_dir_all(parent).map_err(unwritable)?;
+        }
+        std::fs::write(&file, content).map_err(unwritable)?;
+        if name.ends_with(".sh") {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).map_err(unwritable)?;
+        }
+    }
+    Ok(())
+}
+
+fn unwritable(error: std::io::Error) -> Failure {
+    Failure::failed(format!("the sample project cannot be written: {error}"))
+}

@@ -1,0 +1,58 @@
+//! `brigade resume`: goes on with a tree, from wherever it stopped.
+
+use brigade::{RunError, Runtime, StoreError};
+use brigade_core::SessionId;
+
+use crate::args::{Flags, Global, Resume};
+use crate::engine;
+use crate::failure::{Exit, Failure};
+use crate::finish::{self, Hints};
+use crate::follow::{self, Interrupts, View};
+use crate::progress::Progress;
+use crate::settings::Settings;
+use crate::terminal;
+
+/// Runs it.
+pub(crate) fn run(global: Global, resume: Resume) -> Result<Exit, Failure> {
+    let session = engine::session(&resume.id)?;
+    let settings = Settings::for_run(&global, &resume.flags)?;
+    engine::many_threads()?.block_on(async {
+        let runtime = engine::runtime(&settings, engine::store(&settings)?)?;
+        match go_on(&global, &resume.flags, &settings, &runtime, &session).await? {
+            GoneOn::Ended(exit) => Ok(exit),
+            GoneOn::Held(error) => Err(error.into()),
+        }
+    })
+}
+
+/// What came of an attempt to go on.
+pub(crate) enum GoneOn {
+    /// It was run to its end, which is printed.
+    Ended(Exit),
+    /// Somebody runs it already.
+    Held(StoreError),
+}
+
+/// Takes a tree up and follows it to its end.
+pub(crate) async fn go_on(
+    global: &Global,
+    flags: &Flags,
+    settings: &Settings,
+    runtime: &Runtime,
+    session: &SessionId,
+) -> Result<GoneOn, Failure> {
+    let hints = Hints::new(global, flags);
+    let mut interrupts = Interrupts::listen()?;
+    let (view, records) = View::load(&**runtime.store(), session).await?;
+    let run = match runtime.resume(session, engine::more(settings, flags)).await {
+        Ok(run) => run,
+        Err(RunError::Store(error @ StoreError::Held { .. })) => return Ok(GoneOn::Held(error)),
+        Err(error) => return Err(error.into()),
+    };
+    let mut progress = Progress::new(global, &settings.environment);
+    progress.remember(&records, &view)?;
+    drop(records);
+    let followed = follow::follow(runtime, run, view, &mut progress, &mut interrupts, &hints).await?;
+    let colour = terminal::colour(&settings.environment);
+    finish::finish(followed, global.output_format, &hints, colour).map(GoneOn::Ended)
+}

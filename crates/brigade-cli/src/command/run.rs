@@ -1,0 +1,75 @@
+//! `brigade run`: one task, from the words to the result.
+
+use std::io::Read;
+
+use brigade::Task;
+
+use crate::args::{Flags, Global, Run};
+use crate::engine;
+use crate::failure::{Exit, Failure};
+use crate::finish::{self, Hints};
+use crate::follow::{self, Interrupts, View};
+use crate::progress::Progress;
+use crate::settings::Settings;
+use crate::terminal;
+
+/// Runs it.
+pub(crate) fn run(global: Global, run: Run) -> Result<Exit, Failure> {
+    let text = task(run.task)?;
+    let settings = Settings::for_run(&global, &run.flags)?;
+    if settings.model.is_none() {
+        return Err(no_model(&settings));
+    }
+    start(&global, &run.flags, &settings, &text)
+}
+
+/// Runs a task with settings that are complete.
+pub(crate) fn start(global: &Global, flags: &Flags, settings: &Settings, text: &str) -> Result<Exit, Failure> {
+    let hints = Hints::new(global, flags);
+    engine::many_threads()?.block_on(async {
+        let mut interrupts = Interrupts::listen()?;
+        let runtime = engine::runtime(settings, engine::store(settings)?)?;
+        let mut task = Task::new(text);
+        if let Some(timeout) = flags.timeout {
+            task = task.timeout(timeout);
+        }
+        let run = runtime.start(task).await?;
+        let view = View::new(run.session().clone());
+        let mut progress = Progress::new(global, &settings.environment);
+        let followed = follow::follow(&runtime, run, view, &mut progress, &mut interrupts, &hints).await?;
+        finish::finish(followed, global.output_format, &hints, terminal::colour(&settings.environment))
+    })
+}
+
+fn task(words: Option<String>) -> Result<String, Failure> {
+    let text = match words {
+        Some(text) if text != "-" => text,
+        Some(_) => standard_input()?,
+        None if terminal::types_input() => {
+            return Err(Failure::usage("say what is to be done: brigade run \"TASK\", or pipe the task in"));
+        }
+        None => standard_input()?,
+    };
+    if text.trim().is_empty() {
+        return Err(Failure::usage("the task is empty; say what is to be done"));
+    }
+    Ok(text)
+}
+
+fn standard_input() -> Result<String, Failure> {
+    let mut text = String::new();
+    std::io::stdin()
+        .lock()
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::usage(format!("the task cannot be read from standard input: {error}")))?;
+    Ok(text)
+}
+
+fn no_model(settings: &Settings) -> Failure {
+    Failure::usage(format!(
+        "there is no model to run with.\n\
+         Name one with --model script:FILE, or with `model = \"...\"` in {}.\n\
+         To see a brigade at work without any: brigade demo",
+        settings.config_file.display()
+    ))
+}

@@ -1,0 +1,51 @@
+//! `brigade tell`: says something to a session; where nobody runs it, runs its next round.
+
+use brigade::{RunError, Store};
+use brigade_core::SessionId;
+use serde_json::json;
+
+use super::resume::{GoneOn, go_on};
+use crate::args::{Global, OutputFormat, Tell};
+use crate::engine;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::settings::Settings;
+
+/// Runs it.
+pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
+    let session = engine::session(&tell.id)?;
+    let text = tell.text.join(" ");
+    if text.trim().is_empty() {
+        return Err(Failure::usage("there is nothing to tell; say something after the id"));
+    }
+    let settings = Settings::for_run(&global, &tell.flags)?;
+    engine::many_threads()?.block_on(async {
+        let runtime = engine::runtime(&settings, engine::store(&settings)?)?;
+        runtime.tell(&session, &text).await?;
+        let root = session.root_id();
+        if root != session && is_run(&**runtime.store(), &root).await? {
+            return told(&global, &session);
+        }
+        match go_on(&global, &tell.flags, &settings, &runtime, &session).await {
+            Ok(GoneOn::Ended(exit)) => Ok(exit),
+            Ok(GoneOn::Held(_)) => told(&global, &session),
+            Err(failure) => Err(failure.hint("The words are recorded all the same.")),
+        }
+    })
+}
+
+fn told(global: &Global, session: &SessionId) -> Result<Exit, Failure> {
+    match global.output_format {
+        OutputFormat::Text => output::note(&format!("{session} is running and hears it before its next turn")),
+        OutputFormat::Json | OutputFormat::StreamJson => {
+            output::json(&json!({ "type": "told", "session_id": session, "status": "running" }))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Whether somebody runs a tree now.
+pub(super) async fn is_run(store: &dyn Store, root: &SessionId) -> Result<bool, RunError> {
+    let roots = store.roots().await?;
+    Ok(roots.iter().any(|summary| summary.root == *root && summary.runner.is_some()))
+}

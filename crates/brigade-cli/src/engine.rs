@@ -1,0 +1,116 @@
+//! From settings to the things of the library: store, models, runtime.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use brigade::model::script::Script;
+use brigade::store::SqliteStore;
+use brigade::tool::ShellSettings;
+use brigade::{Model, Models, More, Runtime, Store, Workspace};
+use brigade_core::SessionId;
+use brigade_sandbox::GuardCommand;
+
+use crate::args::Flags;
+use crate::command::demo;
+use crate::failure::Failure;
+use crate::settings::{SCRIPT, Settings};
+
+/// How much of a command's output a model reads.
+const SHELL_OUTPUT: usize = 32 * 1024;
+
+/// Opens the store.
+pub(crate) fn store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+    Ok(Arc::new(SqliteStore::open(&settings.store)?))
+}
+
+/// A runtime over the store.
+pub(crate) fn runtime(settings: &Settings, store: Arc<dyn Store>) -> Result<Runtime, Failure> {
+    Ok(Runtime::new(store, library_settings(settings)?, models()))
+}
+
+/// The settings of the library.
+pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings, Failure> {
+    let workspace = Workspace::open(&settings.folder)
+        .map_err(|error| Failure::usage(format!("{} cannot be worked in: {error}", settings.folder.display())))?;
+    let shell = ShellSettings {
+        guard: guard()?,
+        directory: workspace.root().to_path_buf(),
+        environment: settings.environment.shell.clone(),
+        time_limit: settings.shell_timeout,
+        output_limit: SHELL_OUTPUT,
+    };
+    let mut library = brigade::Settings::new(settings.model.clone().unwrap_or_default(), workspace);
+    library.swarm = settings.swarm.clone();
+    library.limits = settings.limits.clone();
+    library.budget = settings.budget;
+    library.permissions = settings.permissions.clone();
+    library.shell = Some(shell);
+    Ok(library)
+}
+
+/// This program guards the commands that it runs.
+fn guard() -> Result<GuardCommand, Failure> {
+    let program: PathBuf = std::env::current_exe()
+        .map_err(|error| Failure::failed(format!("this program cannot find itself: {error}")))?;
+    Ok(GuardCommand { program, arguments: vec![OsString::from(crate::GUARD)] })
+}
+
+/// The models that can be named.
+fn models() -> Models {
+    let loaded: Mutex<HashMap<String, Arc<dyn Model>>> = Mutex::default();
+    Models::default().with_finder(move |name| {
+        let file = name.strip_prefix(SCRIPT);
+        if file.is_none() && name != demo::MODEL {
+            return None;
+        }
+        let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = loaded.get(name) {
+            return Some(Ok(model.clone()));
+        }
+        let script = match file {
+            Some(file) => load(Path::new(file)),
+            None => Script::parse(demo::SCRIPT).map_err(|error| error.to_string()),
+        };
+        Some(script.map(|script| {
+            let model: Arc<dyn Model> = Arc::new(script);
+            loaded.insert(name.to_owned(), model.clone());
+            model
+        }))
+    })
+}
+
+fn load(file: &Path) -> Result<Script, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Script::parse(&text).map_err(|error| format!("{} is no script: {error}", file.display()))
+}
+
+/// What a next round may use up.
+pub(crate) fn more(settings: &Settings, flags: &Flags) -> More {
+    let mut more = More::default();
+    more.budget = Some(settings.budget);
+    more.turns = Some(settings.limits.lead_turns);
+    more.timeout = flags.timeout;
+    more.model = if flags.model.is_some() { settings.model.clone() } else { None };
+    more
+}
+
+/// Reads an id.
+pub(crate) fn session(text: &str) -> Result<SessionId, Failure> {
+    text.trim().parse().map_err(Failure::usage)
+}
+
+/// A runtime for futures with threads of its own: for commands that run agents.
+pub(crate) fn many_threads() -> Result<tokio::runtime::Runtime, Failure> {
+    built(tokio::runtime::Builder::new_multi_thread().enable_all().build())
+}
+
+/// A runtime for futures on this thread: for commands that only look.
+pub(crate) fn one_thread() -> Result<tokio::runtime::Runtime, Failure> {
+    built(tokio::runtime::Builder::new_current_thread().enable_all().build())
+}
+
+fn built(runtime: std::io::Result<tokio::runtime::Runtime>) -> Result<tokio::runtime::Runtime, Failure> {
+    runtime.map_err(|error| Failure::failed(format!("no threads can be started: {error}")))
+}

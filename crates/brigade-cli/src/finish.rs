@@ -1,0 +1,177 @@
+//! What is printed at the end of a run: the result, what it cost, and how to go on.
+
+use brigade::RunError;
+use brigade_core::delegation::Which;
+use brigade_core::{Limit, SessionId, Status};
+
+use crate::args::{Flags, Global, OutputFormat};
+use crate::failure::{Exit, Failure};
+use crate::follow::{Followed, View};
+use crate::output;
+use crate::render;
+use crate::report::Report;
+use crate::safe;
+use crate::terminal::{self, Colour};
+use crate::units;
+
+/// The flags that a command has to be typed with again to mean the same place.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Hints {
+    store: String,
+    run: String,
+}
+
+impl Hints {
+    /// What was typed.
+    pub(crate) fn new(global: &Global, flags: &Flags) -> Hints {
+        let mut hints = Hints::default();
+        let add = |text: &mut String, flag: &str, value: &str| text.push_str(&format!(" {flag} {}", quoted(value)));
+        if let Some(store) = &global.store {
+            add(&mut hints.store, "--store", &store.display().to_string());
+        }
+        for setting in &global.set {
+            add(&mut hints.run, "--set", setting);
+        }
+        if let Some(folder) = &flags.cwd {
+            add(&mut hints.run, "--cwd", &folder.display().to_string());
+        }
+        if let Some(mode) = flags.mode {
+            add(&mut hints.run, "--mode", mode.as_str());
+        }
+        hints
+    }
+
+    /// The command that goes on with a session.
+    pub(crate) fn resume(&self, session: &SessionId) -> String {
+        format!("brigade resume {session}{}{}", self.store, self.run)
+    }
+
+    fn show(&self, session: &SessionId, what: &str) -> String {
+        format!("brigade sessions {what} {session}{}", self.store)
+    }
+
+    fn tell(&self, session: &SessionId) -> String {
+        format!("brigade tell {session} \"...\"{}{}", self.store, self.run)
+    }
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Prints the end of a run.
+pub(crate) fn finish(followed: Followed, format: OutputFormat, hints: &Hints, colour: Colour) -> Result<Exit, Failure> {
+    let Followed { ending, view } = followed;
+    if format != OutputFormat::Text {
+        output::json(&Report::new(&view, &ending))?;
+    }
+    let ending = match ending {
+        Ok(ending) => ending,
+        Err(error) => return Err(stopped(error, &view, hints)),
+    };
+    let outcome = ending.outcome;
+    if format == OutputFormat::Text {
+        output::paint(&render::costs(&view, colour, usize::MAX));
+        output::note("");
+        result(outcome.text.as_str())?;
+    }
+    if format != OutputFormat::StreamJson {
+        for warning in &outcome.warnings {
+            output::note(&format!("warning: {}", safe::line(warning)));
+        }
+        next_steps(&outcome.status, &view, hints);
+    }
+    Ok(Exit::of(&outcome.status))
+}
+
+fn result(text: &str) -> Result<(), Failure> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    if terminal::reads_results() {
+        return output::text(text);
+    }
+    output::raw(text)?;
+    if text.ends_with('\n') { Ok(()) } else { output::raw("\n") }
+}
+
+fn next_steps(status: &Status, view: &View, hints: &Hints) {
+    let session = &view.root;
+    output::note("");
+    match status {
+        Status::Done | Status::Detached => {}
+        Status::Incomplete { limit } => {
+            output::note(&format!("incomplete: the limit of {limit} was reached. To go on with more:"));
+            output::note(&format!("  {}{}", hints.resume(session), doubled(*limit, view)));
+        }
+        Status::Failed { cause } => {
+            output::note(&format!("failed: {}", safe::line(cause)));
+            output::note(&format!("To try again: {}", hints.resume(session)));
+        }
+        Status::Lost { cause } => {
+            output::note(&format!("outcome unknown: {}", safe::line(cause)));
+            output::note(&format!("To go on: {}", hints.resume(session)));
+        }
+        Status::Cancelled { by } => {
+            output::note(&format!("cancelled by {}", safe::line(by)));
+            output::note(&format!("To go on all the same: {}", hints.tell(session)));
+        }
+    }
+    let what = if view.tree.nodes().len() > 1 { "tree" } else { "show" };
+    output::note(&format!("To look again: {}", hints.show(session, what)));
+}
+
+/// The flag that doubles a limit.
+fn doubled(which: Which, view: &View) -> String {
+    let Some((grant, at)) = &view.grant else { return String::new() };
+    let twice = |limit: Limit| match limit {
+        Limit::AtMost(number) => Some(number.saturating_mul(2).max(1)),
+        Limit::Unlimited => None,
+    };
+    let (flag, amount) = match which {
+        Which::Turns => ("--max-turns", Some(grant.turns.saturating_mul(2).max(1).to_string())),
+        Which::Tokens => ("--budget-tokens", twice(grant.budget.tokens).map(|tokens| tokens.to_string())),
+        Which::Usd => ("--budget-usd", twice(grant.budget.usd).map(units::exact_dollars)),
+        Which::Agents => ("--max-agents", twice(grant.budget.agents).map(|agents| agents.to_string())),
+        Which::Time => {
+            let time = match grant.deadline {
+                Limit::AtMost(until) => Some(units::typed(until.saturating_sub(*at).saturating_mul(2))),
+                Limit::Unlimited => None,
+            };
+            ("--timeout", time)
+        }
+    };
+    amount.map(|amount| format!(" {flag} {amount}")).unwrap_or_default()
+}
+
+/// A run that stopped without an end in its log.
+fn stopped(error: RunError, view: &View, hints: &Hints) -> Failure {
+    let failure = Failure::from(error);
+    if view.tree.nodes().is_empty() {
+        return failure;
+    }
+    // The session is there, so nothing that was typed is wrong any more.
+    let failure = match failure {
+        Failure::Usage(error) => Failure::Failed(error),
+        other => other,
+    };
+    failure.hint(format!("Nothing recorded is lost. To go on: {}", hints.resume(&view.root)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quoted("/a/b-c.db"), "/a/b-c.db");
+        assert_eq!(quoted("it's here"), "'it'\\''s here'");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("$(rm)"), "'$(rm)'");
+    }
+}

@@ -1,0 +1,223 @@
+//! Following a tree while it runs: every fact in order, whoever else watches, and what the person does meanwhile.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use brigade::{Ending, Live, Run, RunError, Runtime, Store};
+use brigade_core::view::Tree;
+use brigade_core::{CallId, Event, Grant, Record, SessionId, ToolCall};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::MissedTickBehavior;
+
+use crate::failure::{Exit, Failure};
+use crate::finish::Hints;
+use crate::output;
+use crate::progress::Progress;
+use crate::safe;
+
+/// How often a live tree is drawn.
+const TICK: Duration = Duration::from_millis(100);
+/// How much of a call's arguments is shown.
+const BRIEF: usize = 60;
+
+/// What is known of a tree.
+pub(crate) struct View {
+    /// The session at the top of what is looked at.
+    pub(crate) root: SessionId,
+    /// The projection of its log.
+    pub(crate) tree: Tree,
+    /// What the current round of the top session was granted, and when.
+    pub(crate) grant: Option<(Grant, u64)>,
+    seen: HashMap<SessionId, u64>,
+    calls: HashMap<SessionId, HashMap<CallId, String>>,
+    doing: HashMap<SessionId, String>,
+}
+
+impl View {
+    /// Nothing seen yet.
+    pub(crate) fn new(root: SessionId) -> View {
+        View {
+            root,
+            tree: Tree::default(),
+            grant: None,
+            seen: HashMap::new(),
+            calls: HashMap::new(),
+            doing: HashMap::new(),
+        }
+    }
+
+    /// All that the store has of a tree.
+    pub(crate) async fn load(store: &dyn Store, root: &SessionId) -> Result<(View, Vec<Record>), Failure> {
+        let records = store.tail(root, 0, usize::MAX).await?;
+        let mut view = View::new(root.clone());
+        for record in &records {
+            view.apply(record);
+        }
+        Ok((view, records))
+    }
+
+    /// What a session is calling, with the most telling argument.
+    pub(crate) fn doing(&self, session: &SessionId) -> Option<&str> {
+        self.doing.get(session).map(String::as_str)
+    }
+
+    /// What a call is, with the most telling argument.
+    pub(crate) fn call(&self, session: &SessionId, call: CallId) -> &str {
+        self.calls.get(session).and_then(|calls| calls.get(&call)).map_or("", String::as_str)
+    }
+
+    /// Takes a fact into account.
+    pub(crate) fn apply(&mut self, record: &Record) {
+        self.tree.apply(record);
+        self.seen.insert(record.session.clone(), record.seq + 1);
+        match &record.event {
+            Event::Started { grant, .. } if record.session == self.root => self.grant = Some((*grant, record.at)),
+            Event::Replied { turn, reply, .. } => {
+                let calls = self.calls.entry(record.session.clone()).or_default();
+                calls.clear();
+                for (index, call) in (0..).zip(&reply.calls) {
+                    calls.insert(CallId { turn: *turn, index }, brief(call));
+                }
+                self.doing.remove(&record.session);
+            }
+            Event::ToolStarted { call, .. } => {
+                let brief = self.call(&record.session, *call).to_owned();
+                self.doing.insert(record.session.clone(), brief);
+            }
+            Event::Called { .. } | Event::Ended { .. } => {
+                self.doing.remove(&record.session);
+            }
+            _ => {}
+        }
+    }
+
+    /// What happened, in order and without gaps: facts from before the watch began are read from the store.
+    async fn complete(&self, store: &dyn Store, live: Live) -> Vec<Live> {
+        let (session, until) = match &live {
+            Live::Fact(record) => (&record.session, Some(record.seq)),
+            Live::Delta { session, .. } | Live::Discarded { session, .. } => (session, None),
+        };
+        let next = self.seen.get(session).copied();
+        let missed = match (next, until) {
+            (next, Some(seq)) if seq < next.unwrap_or(0) => return Vec::new(),
+            (next, Some(seq)) if seq > next.unwrap_or(0) => next.unwrap_or(0),
+            (None, None) => 0,
+            _ => return vec![live],
+        };
+        // What cannot be read shows when the run ends.
+        let mut records = store.read(session, missed).await.unwrap_or_default();
+        if let Some(seq) = until {
+            records.retain(|record| record.seq < seq);
+        }
+        let mut all: Vec<Live> = records.into_iter().map(|record| Live::Fact(record.into())).collect();
+        all.push(live);
+        all
+    }
+}
+
+/// A call in few words: the tool, and the argument that says most.
+pub(crate) fn brief(call: &ToolCall) -> String {
+    let arguments: serde_json::Value = serde_json::from_str(call.arguments.as_str()).unwrap_or_default();
+    let telling = ["command", "path", "pattern", "role", "text", "task"];
+    let argument = telling.iter().find_map(|key| arguments.get(key)?.as_str()).unwrap_or_default();
+    let argument: String = safe::line(argument).chars().take(BRIEF).collect();
+    let name = safe::line(&call.name);
+    if argument.is_empty() { name } else { format!("{name} {argument}") }
+}
+
+/// What the person does with the process.
+pub(crate) struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    /// Begins to listen.
+    pub(crate) fn listen() -> Result<Interrupts, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("no signals can be heard: {error}")));
+        Ok(Interrupts { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// What became of a run that was followed.
+pub(crate) struct Followed {
+    /// How it ended.
+    pub(crate) ending: Result<Ending, RunError>,
+    /// What is known of the tree.
+    pub(crate) view: View,
+}
+
+/// Whether the person has asked for the end.
+#[derive(PartialEq, Eq)]
+enum Asked {
+    NotYet,
+    Once,
+}
+
+/// Follows a run to its end. The first Ctrl-C cancels it, a second one leaves it.
+pub(crate) async fn follow(
+    runtime: &Runtime,
+    run: Run,
+    mut view: View,
+    progress: &mut Progress,
+    interrupts: &mut Interrupts,
+    hints: &Hints,
+) -> Result<Followed, Failure> {
+    let root = run.session().clone();
+    let store = runtime.store().clone();
+    let mut watch = run.watch();
+    let mut ending = pin!(run.ending());
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut asked = Asked::NotYet;
+    let ending = loop {
+        tokio::select! {
+            biased;
+            () = interrupts.next() => {
+                if asked == Asked::Once {
+                    progress.end();
+                    output::note(&format!("Left as it is. Go on with: {}", hints.resume(&root)));
+                    crate::leave(Exit::Cancelled.code());
+                }
+                asked = Asked::Once;
+                progress.say(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
+                if let Err(error) = runtime.cancel(&root, "the person").await {
+                    progress.say(&view, &error.to_string());
+                }
+            }
+            Some(live) = watch.next() => {
+                see(&*store, live, &mut view, progress).await?;
+                while let Some(live) = watch.try_next() {
+                    see(&*store, live, &mut view, progress).await?;
+                }
+                progress.flush()?;
+            }
+            ending = &mut ending => break ending,
+            _ = ticks.tick() => progress.tick(&view),
+        }
+    };
+    while let Some(live) = watch.try_next() {
+        see(&*store, live, &mut view, progress).await?;
+    }
+    progress.flush()?;
+    progress.end();
+    Ok(Followed { ending, view })
+}
+
+async fn see(store: &dyn Store, live: Live, view: &mut View, progress: &mut Progress) -> Result<(), Failure> {
+    for live in view.complete(store, live).await {
+        if let Live::Fact(record) = &live {
+            view.apply(record);
+        }
+        progress.see(&live, view)?;
+    }
+    Ok(())
+}

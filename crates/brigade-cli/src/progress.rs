@@ -1,0 +1,110 @@
+//! What is shown while a tree runs.
+
+mod lines;
+mod live;
+mod stream;
+
+use brigade::Live;
+use brigade_core::{Event, Record};
+
+use crate::args::{Global, OutputFormat};
+use crate::failure::Failure;
+use crate::follow::View;
+use crate::output;
+use crate::safe;
+use crate::settings::Environment;
+use crate::terminal;
+
+pub(crate) use stream::fact;
+
+/// One way to show it.
+pub(crate) enum Progress {
+    /// A tree that is drawn in place, for a terminal.
+    Tree(live::LiveTree),
+    /// A line for what matters, for a log.
+    Lines(lines::Lines),
+    /// All that happens, as JSON on standard output.
+    Stream(stream::Stream),
+}
+
+impl Progress {
+    /// The way that fits the format and the terminal.
+    pub(crate) fn new(global: &Global, environment: &Environment) -> Progress {
+        if global.output_format == OutputFormat::StreamJson {
+            return Progress::Stream(stream::Stream::default());
+        }
+        let detail = if global.verbose { lines::Detail::Calls } else { lines::Detail::Agents };
+        if terminal::shows_progress(environment) && !global.verbose {
+            return Progress::Tree(live::LiveTree::new(terminal::colour(environment)));
+        }
+        Progress::Lines(lines::Lines::new(detail))
+    }
+
+    /// What an earlier runner of the tree has written.
+    pub(crate) fn remember(&mut self, records: &[Record], view: &View) -> Result<(), Failure> {
+        match self {
+            Progress::Stream(stream) => stream.remember(records, view),
+            Progress::Tree(_) | Progress::Lines(_) => Ok(()),
+        }
+    }
+
+    /// Shows one thing that happened.
+    pub(crate) fn see(&mut self, live: &Live, view: &View) -> Result<(), Failure> {
+        match self {
+            Progress::Tree(tree) => {
+                if let Some(words) = said(live, view) {
+                    tree.say(view, &words);
+                }
+                Ok(())
+            }
+            Progress::Lines(lines) => {
+                lines.see(live, view);
+                Ok(())
+            }
+            Progress::Stream(stream) => stream.see(live, view),
+        }
+    }
+
+    /// Says something to the person, beside what is shown.
+    pub(crate) fn say(&mut self, view: &View, text: &str) {
+        match self {
+            Progress::Tree(tree) => tree.say(view, text),
+            Progress::Lines(_) | Progress::Stream(_) => output::note(text),
+        }
+    }
+
+    /// Time passes.
+    pub(crate) fn tick(&mut self, view: &View) {
+        if let Progress::Tree(tree) = self {
+            tree.draw(view);
+        }
+    }
+
+    /// Writes what was put together.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        match self {
+            Progress::Stream(stream) => stream.flush(),
+            Progress::Tree(_) | Progress::Lines(_) => Ok(()),
+        }
+    }
+
+    /// The run is over, or is left.
+    pub(crate) fn end(&mut self) {
+        if let Progress::Tree(tree) = self {
+            tree.clear();
+        }
+    }
+}
+
+/// A message of an agent as the person reads it: who speaks is stamped here, never read from the words.
+fn said(live: &Live, view: &View) -> Option<String> {
+    let Live::Fact(record) = live else { return None };
+    let Event::Said { text, .. } = &record.event else { return None };
+    let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
+    Some(format!("[{}]: {}", safe::line(role), indented(text.as_str())))
+}
+
+/// Later lines of a message are indented, so that none of them looks like the words of somebody else.
+fn indented(text: &str) -> String {
+    text.trim_end().replace('\n', "\n    ")
+}

@@ -1,0 +1,82 @@
+//! Progress as plain lines on standard error.
+
+use brigade::Live;
+use brigade_core::event::CallFault;
+use brigade_core::{Event, Record, Status};
+
+use super::said;
+use crate::follow::View;
+use crate::output;
+use crate::safe;
+use crate::units;
+
+/// How much is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Who starts, speaks and ends.
+    Agents,
+    /// Also every tool call.
+    Calls,
+}
+
+/// Writes a line for what matters.
+pub(crate) struct Lines {
+    detail: Detail,
+}
+
+impl Lines {
+    pub(super) fn new(detail: Detail) -> Lines {
+        Lines { detail }
+    }
+
+    pub(super) fn see(&mut self, live: &Live, view: &View) {
+        if let Some(words) = said(live, view) {
+            output::note(&words);
+        } else if let Live::Fact(record) = live
+            && let Some(line) = self.line(record, view)
+        {
+            output::note(&line);
+        }
+    }
+
+    fn line(&self, record: &Record, view: &View) -> Option<String> {
+        let node = view.tree.node(&record.session)?;
+        let label = safe::line(&node.label);
+        let calls = self.detail == Detail::Calls;
+        match &record.event {
+            Event::Delegated { delegation, .. } => {
+                let role = delegation.role.as_deref().or(delegation.agent.as_deref()).unwrap_or_default();
+                let task: String = safe::line(delegation.task.as_str()).chars().take(100).collect();
+                Some(format!("{label} -> {}: {task}", safe::line(role)))
+            }
+            Event::ToolStarted { call, .. } if calls => {
+                Some(format!("{label}: {}", view.call(&record.session, *call)))
+            }
+            Event::ToolEnded { call, output } if calls && output.is_error() => {
+                let first: String = safe::line(output.text.as_str()).chars().take(200).collect();
+                Some(format!("{label}: {} failed: {first}", view.call(&record.session, *call)))
+            }
+            Event::CallFailed { cause: cause @ (CallFault::Transient { .. } | CallFault::Fatal { .. }), .. } => {
+                Some(format!("{label}: the model failed: {}", safe::line(&cause.to_string())))
+            }
+            Event::LimitReached { which } => Some(format!("{label}: the limit of {which} is reached")),
+            Event::CancelAsked { by } if record.session == view.root => {
+                Some(format!("{label}: asked to stop by {}", safe::line(by)))
+            }
+            Event::Ended { outcome, .. } if record.session != view.root => {
+                let time = units::elapsed(record.at.saturating_sub(node.started_at));
+                let tokens = units::short(node.own.usage.total());
+                let cause = match &outcome.status {
+                    Status::Failed { cause } | Status::Lost { cause } => format!(": {}", safe::line(cause)),
+                    Status::Incomplete { limit } => format!(": {limit}"),
+                    Status::Done | Status::Cancelled { .. } | Status::Detached => String::new(),
+                };
+                let turns = node.turns;
+                let word = if turns == 1 { "turn" } else { "turns" };
+                let status = outcome.status.word();
+                Some(format!("{label}: {status}{cause} ({turns} {word}, {tokens} tokens, {time})"))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The live tree: drawn on standard error, again in the same place.
+
+use brigade_core::view::{Doing, Node};
+use brigade_core::{Status, SessionId};
+use unicode_width::UnicodeWidthStr;
+
+use crate::clock;
+use crate::follow::View;
+use crate::output;
+use crate::render::{Content, Row, fit, pad, rows};
+use crate::safe;
+use crate::terminal::{self, Colour};
+use crate::units;
+
+/// The most lines that are drawn, however high the terminal is.
+const MOST_LINES: usize = 40;
+/// Begins and ends a frame that a terminal shows at once.
+const BEGIN: &str = "\u{1b}[?2026h";
+const END: &str = "\u{1b}[?2026l";
+
+/// The tree on the terminal.
+pub(crate) struct LiveTree {
+    colour: Colour,
+    /// The widths of the lines that stand there now.
+    drawn: Vec<usize>,
+}
+
+/// How a line looks, apart from its text.
+struct Line {
+    shown: String,
+    width: usize,
+}
+
+impl LiveTree {
+    pub(super) fn new(colour: Colour) -> LiveTree {
+        LiveTree { colour, drawn: Vec::new() }
+    }
+
+    /// Draws the tree as it is now.
+    pub(super) fn draw(&mut self, view: &View) {
+        let frame = self.frame(view);
+        output::paint(&format!("{BEGIN}{frame}{END}"));
+    }
+
+    /// Writes a line above the tree.
+    pub(super) fn say(&mut self, view: &View, text: &str) {
+        let mut frame = self.up();
+        frame.push_str("\u{1b}[J");
+        self.drawn.clear();
+        frame.push_str(&safe::lines(text));
+        frame.push('\n');
+        frame.push_str(&self.frame(view));
+        output::paint(&format!("{BEGIN}{frame}{END}"));
+    }
+
+    /// Takes the tree away.
+    pub(super) fn clear(&mut self) {
+        let up = self.up();
+        self.drawn.clear();
+        output::paint(&format!("{BEGIN}{up}\u{1b}[J{END}"));
+    }
+
+    fn frame(&mut self, view: &View) -> String {
+        let mut frame = self.up();
+        let (columns, height) = terminal::size();
+        let most = MOST_LINES.min(height.saturating_sub(2)).max(1);
+        let lines = self.lines(view, columns.saturating_sub(1).max(10), most);
+        self.drawn = lines.iter().map(|line| line.width).collect();
+        for line in lines {
+            frame.push_str("\u{1b}[2K");
+            frame.push_str(&line.shown);
+            frame.push('\n');
+        }
+        frame.push_str("\u{1b}[J");
+        frame
+    }
+
+    /// Moves to the first line of the tree. A window that became narrower has broken lines in two.
+    fn up(&self) -> String {
+        let (columns, height) = terminal::size();
+        let up: usize = self.drawn.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
+        match up.min(height.saturating_sub(1)) {
+            0 => "\r".to_owned(),
+            up => format!("\r\u{1b}[{up}A"),
+        }
+    }
+
+    fn lines(&self, view: &View, width: usize, most: usize) -> Vec<Line> {
+        let rows = rows(&view.tree, &view.root, most);
+        let widest = rows.iter().map(|row| label(row).width()).max().unwrap_or(0);
+        let columns = Columns::within(width, widest);
+        rows.iter().map(|row| self.line(row, view, &columns, width)).collect()
+    }
+
+    fn line(&self, row: &Row<'_>, view: &View, columns: &Columns, width: usize) -> Line {
+        let name = fit(&label(row), columns.label);
+        let node = match row.content {
+            Content::Agent(node) => node,
+            Content::Folded(_) => {
+                return Line { width: name.width(), shown: self.colour.paint("2", &name) };
+            }
+        };
+        let numbers = columns.numbers(node);
+        let room = width.saturating_sub(columns.label + 2 + numbers.width());
+        let (doing, style) = doing(node, view);
+        let doing = pad(&fit(&doing, room), room);
+        let name = pad(&name, columns.label);
+        let line_width = name.width() + 1 + doing.width() + 1 + numbers.width();
+        let (prefix, rest) = name.split_at(row.prefix.len().min(name.len()));
+        let shown = format!(
+            "{}{} {} {}",
+            self.colour.paint("2", prefix),
+            self.colour.paint("1", rest),
+            self.colour.paint(style, &doing),
+            self.colour.paint("2", &numbers)
+        );
+        Line { shown, width: line_width }
+    }
+}
+
+fn label(row: &Row<'_>) -> String {
+    match row.content {
+        Content::Agent(node) => format!("{}{}", row.prefix, safe::line(&node.label)),
+        Content::Folded(count) => format!("{}… and {count} more", row.prefix),
+    }
+}
+
+/// What fits beside the names.
+struct Columns {
+    label: usize,
+    detail: Detail,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    Time,
+    Tokens,
+    All,
+}
+
+impl Columns {
+    fn within(width: usize, widest_label: usize) -> Columns {
+        let detail = match width {
+            0..=49 => Detail::Time,
+            50..=69 => Detail::Tokens,
+            _ => Detail::All,
+        };
+        Columns { label: widest_label.clamp(4, (width * 2 / 5).max(4)), detail }
+    }
+
+    fn numbers(&self, node: &Node) -> String {
+        let end = if matches!(node.doing, Doing::Ended(_)) { node.changed_at } else { clock::now() };
+        let time = units::elapsed(end.saturating_sub(node.started_at));
+        let tokens = units::short(node.own.usage.total());
+        match self.detail {
+            Detail::Time => format!("{time:>6}"),
+            Detail::Tokens => format!("{tokens:>6} tok {time:>6}"),
+            Detail::All => {
+                let turns = format!("{} {}", node.turns, if node.turns == 1 { "turn " } else { "turns" });
+                format!("{turns:>8} {tokens:>5} tok {:>8} {time:>6}", units::shown_dollars(node.own.usd))
+            }
+        }
+    }
+}
+
+/// What an agent does, in words and in a style.
+fn doing(node: &Node, view: &View) -> (String, &'static str) {
+    match &node.doing {
+        Doing::Waiting => ("waits for its turn".to_owned(), "2"),
+        Doing::Thinking => ("thinking".to_owned(), "36"),
+        Doing::Tool(name) => (view.doing(&node.session).map_or_else(|| safe::line(name), str::to_owned), "33"),
+        Doing::Delegating => {
+            let active = |session: &&SessionId| {
+                view.tree.node(session).is_some_and(|child| !matches!(child.doing, Doing::Ended(_)))
+            };
+            match node.children.iter().filter(active).count() {
+                0 => ("reads the results".to_owned(), "36"),
+                1 => ("waits for 1 agent".to_owned(), "2"),
+                count => (format!("waits for {count} agents"), "2"),
+            }
+        }
+        Doing::Finishing => ("last word".to_owned(), "33"),
+        Doing::Ended(outcome) => match &outcome.status {
+            Status::Done | Status::Detached => (outcome.status.word().to_owned(), "32"),
+            Status::Incomplete { limit } => (format!("incomplete: {limit}"), "33"),
+            Status::Failed { cause } | Status::Lost { cause } => {
+                (format!("{}: {}", outcome.status.word(), safe::line(cause)), "31")
+            }
+            Status::Cancelled { .. } => ("cancelled".to_owned(), "31"),
+        },
+    }
+}

@@ -1,0 +1,52 @@
+//! Trees, tables and transcripts as text.
+
+mod table;
+mod transcript;
+mod tree;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+pub(crate) use table::costs;
+pub(crate) use transcript::transcript;
+pub(crate) use tree::{Content, Row, rows};
+
+/// Cuts a text to so many columns.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut fitted = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let width = c.width().unwrap_or(0);
+        if used + width + 1 > columns {
+            break;
+        }
+        used += width;
+        fitted.push(c);
+    }
+    if columns > 0 {
+        fitted.push('…');
+    }
+    fitted
+}
+
+/// Fills a text up to so many columns.
+pub(crate) fn pad(text: &str, columns: usize) -> String {
+    let blanks = columns.saturating_sub(text.width());
+    format!("{text}{}", " ".repeat(blanks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_characters_count_twice() {
+        assert_eq!(fit("日本語", 5), "日本…");
+        assert_eq!(fit("日本語", 4), "日…");
+        assert_eq!(fit("abc", 3), "abc");
+        assert_eq!(fit("abc", 0), "");
+        assert_eq!(pad("日", 4), "日  ");
+    }
+}

@@ -1,0 +1,96 @@
+//! What each agent cost.
+
+use brigade_core::view::{Doing, Node};
+use brigade_core::{Spent, Status};
+
+use super::{Content, fit, pad, rows};
+use crate::clock;
+use crate::follow::View;
+use crate::safe;
+use crate::terminal::Colour;
+use crate::units;
+
+/// The most agents that are listed.
+const MOST_ROWS: usize = 60;
+const LABEL: usize = 36;
+const STATE: usize = 18;
+
+/// The tree with what each agent did and used up, and the sum.
+pub(crate) fn costs(view: &View, colour: Colour, most: usize) -> String {
+    let rows = rows(&view.tree, &view.root, most.min(MOST_ROWS));
+    let mut lines = vec![["agent", "state", "turns", "in", "out", "cost", "time"].map(str::to_owned)];
+    for row in &rows {
+        lines.push(match row.content {
+            Content::Agent(node) => cells(&row.prefix, node),
+            Content::Folded(count) => {
+                let mut cells = std::array::from_fn(|_| String::new());
+                cells[0] = format!("{}… and {count} more", row.prefix);
+                cells
+            }
+        });
+    }
+    if rows.len() > 1 {
+        lines.push(total(view));
+    }
+    layout(&lines, colour)
+}
+
+fn cells(prefix: &str, node: &Node) -> [String; 7] {
+    let end = if matches!(node.doing, Doing::Ended(_)) { node.changed_at } else { clock::now() };
+    let label = format!("{prefix}{}", safe::line(&node.label));
+    let [input, output, cost] = amounts(&node.own);
+    let time = units::elapsed(end.saturating_sub(node.started_at));
+    [fit(&label, LABEL), fit(&state_word(&node.doing), STATE), node.turns.to_string(), input, output, cost, time]
+}
+
+fn amounts(spent: &Spent) -> [String; 3] {
+    let usage = spent.usage;
+    let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+    [units::short(input), units::short(usage.output), units::shown_dollars(spent.usd)]
+}
+
+fn total(view: &View) -> [String; 7] {
+    let spent = view.tree.spent(&view.root);
+    let turns: u64 = view.tree.walk(&view.root).iter().map(|node| node.turns).sum();
+    let [input, output, cost] = amounts(&spent);
+    let doubt = match spent.in_doubt.tokens {
+        0 => String::new(),
+        tokens => format!("{} tok in doubt", units::short(tokens)),
+    };
+    ["total".to_owned(), doubt, turns.to_string(), input, output, cost, String::new()]
+}
+
+/// What became of an agent, in a word or two.
+fn state_word(doing: &Doing) -> String {
+    match doing {
+        Doing::Waiting => "waiting".to_owned(),
+        Doing::Thinking | Doing::Tool(_) | Doing::Delegating | Doing::Finishing => "unfinished".to_owned(),
+        Doing::Ended(outcome) => match &outcome.status {
+            Status::Incomplete { limit } => format!("incomplete: {limit}"),
+            status => status.word().to_owned(),
+        },
+    }
+}
+
+fn layout(lines: &[[String; 7]], colour: Colour) -> String {
+    use unicode_width::UnicodeWidthStr;
+    let mut text = String::new();
+    let widths: Vec<usize> =
+        (0..7).map(|column| lines.iter().map(|line| line[column].width()).max().unwrap_or(0)).collect();
+    for (number, line) in lines.iter().enumerate() {
+        let mut shown = String::new();
+        for (column, cell) in line.iter().enumerate() {
+            if column < 2 {
+                shown.push_str(&pad(cell, widths[column] + 2));
+            } else {
+                let blanks = widths[column].saturating_sub(cell.width());
+                shown.push_str(&format!("{}{cell}  ", " ".repeat(blanks)));
+            }
+        }
+        let style = if number == 0 { "2" } else { "" };
+        let shown = shown.trim_end();
+        text.push_str(&if style.is_empty() { shown.to_owned() } else { colour.paint(style, shown) });
+        text.push('\n');
+    }
+    text
+}

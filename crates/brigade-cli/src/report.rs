@@ -1,0 +1,155 @@
+//! A run as one JSON object.
+
+use brigade::{Ending, RunError};
+use brigade_core::view::{Doing, Node};
+use brigade_core::{SessionId, Spent, Status};
+use serde::Serialize;
+
+use crate::follow::View;
+use crate::units;
+
+/// What `--output-format json` prints, and the last line of `stream-json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    result: String,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    session_id: SessionId,
+    turns: u64,
+    usage: Usage,
+    cost_usd: f64,
+    agents: Vec<Agent>,
+    messages: Vec<Message>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Usage {
+    input_tokens: u64,
+    output_tokens: u64,
+    cache_read_tokens: u64,
+    cache_write_tokens: u64,
+    in_doubt_tokens: u64,
+}
+
+/// One session of the tree, with what it used up by itself.
+#[derive(Debug, Serialize)]
+pub(crate) struct Agent {
+    session_id: SessionId,
+    parent: Option<SessionId>,
+    depth: u32,
+    key: String,
+    agent: String,
+    task: String,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    turns: u64,
+    tool_calls: u64,
+    tool_errors: u64,
+    usage: Usage,
+    cost_usd: f64,
+    duration_ms: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Message {
+    session: SessionId,
+    role: String,
+    text: String,
+}
+
+impl Usage {
+    fn of(spent: &Spent) -> Usage {
+        Usage {
+            input_tokens: spent.usage.input,
+            output_tokens: spent.usage.output,
+            cache_read_tokens: spent.usage.cache_read,
+            cache_write_tokens: spent.usage.cache_write,
+            in_doubt_tokens: spent.in_doubt.tokens,
+        }
+    }
+}
+
+impl Report {
+    /// The report on a run and its tree.
+    pub(crate) fn new(view: &View, ending: &Result<Ending, RunError>) -> Report {
+        let spent = view.tree.spent(&view.root);
+        let (result, status, limit, error, warnings) = match ending {
+            Ok(ending) => {
+                let (limit, error) = details(&ending.outcome.status);
+                let outcome = &ending.outcome;
+                (outcome.text.to_string(), outcome.status.word(), limit, error, outcome.warnings.clone())
+            }
+            Err(error) => (String::new(), "failed", None, Some(error.to_string()), Vec::new()),
+        };
+        let said = view.tree.said().iter();
+        let messages = said.map(|said| Message {
+            session: said.session.clone(),
+            role: said.role.clone(),
+            text: format!("[{}]: {}", said.role, said.text),
+        });
+        Report {
+            kind: "result",
+            result,
+            status,
+            limit,
+            error,
+            session_id: view.root.clone(),
+            turns: view.tree.node(&view.root).map_or(0, |node| node.turns),
+            usage: Usage::of(&spent),
+            cost_usd: units::float_dollars(spent.usd),
+            agents: agents(view),
+            messages: messages.collect(),
+            warnings,
+        }
+    }
+}
+
+/// Every session of a tree, depth first.
+pub(crate) fn agents(view: &View) -> Vec<Agent> {
+    view.tree.walk(&view.root).into_iter().map(agent).collect()
+}
+
+fn agent(node: &Node) -> Agent {
+    let (status, (limit, error)) = match &node.doing {
+        Doing::Ended(outcome) => (outcome.status.word(), details(&outcome.status)),
+        Doing::Waiting => ("waiting", (None, None)),
+        Doing::Thinking | Doing::Tool(_) | Doing::Delegating | Doing::Finishing => ("unfinished", (None, None)),
+    };
+    Agent {
+        session_id: node.session.clone(),
+        parent: node.parent.clone(),
+        depth: node.depth,
+        key: node.key(),
+        agent: node.label.clone(),
+        task: node.task.clone(),
+        status,
+        limit,
+        error,
+        turns: node.turns,
+        tool_calls: node.tool_calls,
+        tool_errors: node.tool_errors,
+        usage: Usage::of(&node.own),
+        cost_usd: units::float_dollars(node.own.usd),
+        duration_ms: node.changed_at.saturating_sub(node.started_at),
+    }
+}
+
+/// The limit and the cause of an end that was not a success.
+fn details(status: &Status) -> (Option<String>, Option<String>) {
+    match status {
+        Status::Done | Status::Detached => (None, None),
+        Status::Incomplete { limit } => (Some(limit.to_string()), None),
+        Status::Failed { cause } | Status::Lost { cause } => (None, Some(cause.clone())),
+        Status::Cancelled { by } => (None, Some(format!("cancelled by {by}"))),
+    }
+}
