@@ -32,8 +32,9 @@ pub(crate) fn runtime(settings: &Settings, store: Arc<dyn Store>) -> Result<Runt
 
 /// The settings of the library.
 pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings, Failure> {
-    let workspace = Workspace::open(&settings.folder)
-        .map_err(|error| Failure::usage(format!("{} cannot be worked in: {error}", settings.folder.display())))?;
+    let workspace = Workspace::open(&settings.folder).map_err(|error| {
+        Failure::usage(format!("{} cannot be worked in: {error}", settings.folder.display()))
+    })?;
     let shell = ShellSettings {
         guard: guard()?,
         directory: workspace.root().to_path_buf(),
@@ -88,12 +89,12 @@ fn load(file: &Path) -> Result<Script, String> {
 
 /// What a next round may use up.
 pub(crate) fn more(settings: &Settings, flags: &Flags) -> More {
-    let mut more = More::default();
-    more.budget = Some(settings.budget);
-    more.turns = Some(settings.limits.lead_turns);
-    more.timeout = flags.timeout;
-    more.model = if flags.model.is_some() { settings.model.clone() } else { None };
-    more
+    More {
+        budget: Some(settings.budget),
+        turns: Some(settings.limits.lead_turns),
+        timeout: flags.timeout,
+        model: flags.model.as_ref().and(settings.model.clone()),
+    }
 }
 
 /// Reads an id.

@@ -1,5 +1,7 @@
 //! What is printed at the end of a run: the result, what it cost, and how to go on.
 
+use std::time::Duration;
+
 use brigade::RunError;
 use brigade_core::delegation::Which;
 use brigade_core::{Limit, SessionId, Status};
@@ -19,13 +21,15 @@ use crate::units;
 pub(crate) struct Hints {
     store: String,
     run: String,
+    timeout: Option<Duration>,
 }
 
 impl Hints {
     /// What was typed.
     pub(crate) fn new(global: &Global, flags: &Flags) -> Hints {
-        let mut hints = Hints::default();
-        let add = |text: &mut String, flag: &str, value: &str| text.push_str(&format!(" {flag} {}", quoted(value)));
+        let mut hints = Hints { timeout: flags.timeout, ..Hints::default() };
+        let add =
+            |text: &mut String, flag: &str, value: &str| text.push_str(&format!(" {flag} {}", quoted(value)));
         if let Some(store) = &global.store {
             add(&mut hints.store, "--store", &store.display().to_string());
         }
@@ -65,7 +69,12 @@ fn quoted(word: &str) -> String {
 }
 
 /// Prints the end of a run.
-pub(crate) fn finish(followed: Followed, format: OutputFormat, hints: &Hints, colour: Colour) -> Result<Exit, Failure> {
+pub(crate) fn finish(
+    followed: Followed,
+    format: OutputFormat,
+    hints: &Hints,
+    colour: Colour,
+) -> Result<Exit, Failure> {
     let Followed { ending, view } = followed;
     if format != OutputFormat::Text {
         output::json(&Report::new(&view, &ending))?;
@@ -76,7 +85,7 @@ pub(crate) fn finish(followed: Followed, format: OutputFormat, hints: &Hints, co
     };
     let outcome = ending.outcome;
     if format == OutputFormat::Text {
-        output::paint(&render::costs(&view, colour, usize::MAX));
+        output::paint(&render::costs(&view, colour, terminal::room()));
         output::note("");
         result(outcome.text.as_str())?;
     }
@@ -107,7 +116,7 @@ fn next_steps(status: &Status, view: &View, hints: &Hints) {
         Status::Done | Status::Detached => {}
         Status::Incomplete { limit } => {
             output::note(&format!("incomplete: the limit of {limit} was reached. To go on with more:"));
-            output::note(&format!("  {}{}", hints.resume(session), doubled(*limit, view)));
+            output::note(&format!("  {}{}", hints.resume(session), doubled(*limit, view, hints.timeout)));
         }
         Status::Failed { cause } => {
             output::note(&format!("failed: {}", safe::line(cause)));
@@ -127,7 +136,7 @@ fn next_steps(status: &Status, view: &View, hints: &Hints) {
 }
 
 /// The flag that doubles a limit.
-fn doubled(which: Which, view: &View) -> String {
+fn doubled(which: Which, view: &View, timeout: Option<Duration>) -> String {
     let Some((grant, at)) = &view.grant else { return String::new() };
     let twice = |limit: Limit| match limit {
         Limit::AtMost(number) => Some(number.saturating_mul(2).max(1)),
@@ -139,11 +148,13 @@ fn doubled(which: Which, view: &View) -> String {
         Which::Usd => ("--budget-usd", twice(grant.budget.usd).map(units::exact_dollars)),
         Which::Agents => ("--max-agents", twice(grant.budget.agents).map(|agents| agents.to_string())),
         Which::Time => {
-            let time = match grant.deadline {
-                Limit::AtMost(until) => Some(units::typed(until.saturating_sub(*at).saturating_mul(2))),
-                Limit::Unlimited => None,
+            let granted = match (timeout, grant.deadline) {
+                (Some(typed), _) => Some(u64::try_from(typed.as_millis()).unwrap_or(u64::MAX)),
+                // The deadline was set a moment before the round began.
+                (None, Limit::AtMost(until)) => Some(until.saturating_sub(*at).next_multiple_of(1000)),
+                (None, Limit::Unlimited) => None,
             };
-            ("--timeout", time)
+            ("--timeout", granted.map(|millis| units::typed(millis.saturating_mul(2))))
         }
     };
     amount.map(|amount| format!(" {flag} {amount}")).unwrap_or_default()

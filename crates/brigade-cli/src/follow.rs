@@ -32,6 +32,7 @@ pub(crate) struct View {
     seen: HashMap<SessionId, u64>,
     calls: HashMap<SessionId, HashMap<CallId, String>>,
     doing: HashMap<SessionId, String>,
+    after: HashMap<SessionId, String>,
 }
 
 impl View {
@@ -44,6 +45,7 @@ impl View {
             seen: HashMap::new(),
             calls: HashMap::new(),
             doing: HashMap::new(),
+            after: HashMap::new(),
         }
     }
 
@@ -62,6 +64,11 @@ impl View {
         self.doing.get(session).map(String::as_str)
     }
 
+    /// What a session did last.
+    pub(crate) fn after(&self, session: &SessionId) -> Option<&str> {
+        self.after.get(session).map(String::as_str)
+    }
+
     /// What a call is, with the most telling argument.
     pub(crate) fn call(&self, session: &SessionId, call: CallId) -> &str {
         self.calls.get(session).and_then(|calls| calls.get(&call)).map_or("", String::as_str)
@@ -72,7 +79,9 @@ impl View {
         self.tree.apply(record);
         self.seen.insert(record.session.clone(), record.seq + 1);
         match &record.event {
-            Event::Started { grant, .. } if record.session == self.root => self.grant = Some((*grant, record.at)),
+            Event::Started { grant, .. } if record.session == self.root => {
+                self.grant = Some((*grant, record.at))
+            }
             Event::Replied { turn, reply, .. } => {
                 let calls = self.calls.entry(record.session.clone()).or_default();
                 calls.clear();
@@ -84,6 +93,11 @@ impl View {
             Event::ToolStarted { call, .. } => {
                 let brief = self.call(&record.session, *call).to_owned();
                 self.doing.insert(record.session.clone(), brief);
+            }
+            Event::ToolEnded { call, output } => {
+                let how = if output.is_error() { "failed: " } else { "after " };
+                let after = format!("{how}{}", self.call(&record.session, *call));
+                self.after.insert(record.session.clone(), after);
             }
             Event::Called { .. } | Event::Ended { .. } => {
                 self.doing.remove(&record.session);
@@ -135,8 +149,12 @@ pub(crate) struct Interrupts {
 impl Interrupts {
     /// Begins to listen.
     pub(crate) fn listen() -> Result<Interrupts, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("no signals can be heard: {error}")));
-        Ok(Interrupts { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::failed(format!("no signals can be heard: {error}")));
+        Ok(Interrupts {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
     }
 
     async fn next(&mut self) {

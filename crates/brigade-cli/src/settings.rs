@@ -91,7 +91,8 @@ impl Settings {
         global: &Global,
         flags: &Flags,
     ) -> Result<Settings, Failure> {
-        let raw: Raw = layers.table().clone().try_into().map_err(|error| Failure::usage(format!("config: {error}")))?;
+        let raw: Raw =
+            layers.table().clone().try_into().map_err(|error| Failure::usage(format!("config: {error}")))?;
         let absolute = |model: String| environment.absolute_model(&model);
         let agent = flags.agent.clone().or(raw.default_agent).unwrap_or_else(|| LEAD.to_owned());
         if agent != LEAD {
@@ -111,7 +112,9 @@ impl Settings {
             (Some(path), _) => environment.absolute(path),
             (None, None | Some("sqlite")) => places.data,
             (None, Some(other)) if other.contains("://") => {
-                return Err(Failure::usage(format!("store = \"{other}\" is not supported; use \"sqlite\" or a path")));
+                return Err(Failure::usage(format!(
+                    "store = \"{other}\" is not supported; use \"sqlite\" or a path"
+                )));
             }
             (None, Some(path)) => environment.absolute(Path::new(path)),
         };
@@ -140,7 +143,9 @@ struct Places {
 impl Places {
     fn of(environment: &Environment) -> Result<Places, Failure> {
         let nowhere = || {
-            Failure::usage("neither BRIGADE_HOME nor HOME is set, so there is no place for configuration and sessions")
+            Failure::usage(
+                "neither BRIGADE_HOME nor HOME is set, so there is no place for configuration and sessions",
+            )
         };
         let config = environment.config_folder().ok_or_else(nowhere)?.join("config.toml");
         let data = environment.data_folder().ok_or_else(nowhere)?.join("sessions.db");
@@ -257,7 +262,12 @@ struct RawPermissions {
 
 impl RawPermissions {
     fn resolve(self) -> Permissions {
-        Permissions { mode: self.mode.unwrap_or(Mode::Edit), allow: self.allow, ask: self.ask, deny: self.deny }
+        Permissions {
+            mode: self.mode.unwrap_or(Mode::Edit),
+            allow: self.allow,
+            ask: self.ask,
+            deny: self.deny,
+        }
     }
 }
 
@@ -272,7 +282,8 @@ fn default_table() -> Result<Table, toml::ser::Error> {
         Limit::AtMost(most) => number(most),
         Limit::Unlimited => text(keys::UNLIMITED),
     };
-    let time = |time: Duration| Value::String(units::typed(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
+    let time =
+        |time: Duration| Value::String(units::typed(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
     let section = |entries: Vec<(&str, Value)>| {
         Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     };

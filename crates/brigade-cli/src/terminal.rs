@@ -41,6 +41,11 @@ pub(crate) fn size() -> (usize, usize) {
     }
 }
 
+/// The columns that a table on standard error may take: any number where no terminal breaks the lines.
+pub(crate) fn room() -> usize {
+    if std::io::stderr().is_terminal() { size().0 } else { usize::MAX }
+}
+
 impl Colour {
     /// The text in a style, where styles are sent.
     pub(crate) fn paint(self, style: &str, text: &str) -> String {

@@ -79,7 +79,8 @@ pub(crate) fn float_dollars(nano: u64) -> f64 {
 
 /// A number in at most five characters.
 pub(crate) fn short(number: u64) -> String {
-    let with_digit = |unit: u64, letter: char| format!("{}.{}{letter}", number / unit, number % unit / (unit / 10));
+    let with_digit =
+        |unit: u64, letter: char| format!("{}.{}{letter}", number / unit, number % unit / (unit / 10));
     match number {
         0..=9_999 => number.to_string(),
         10_000..=999_999 => format!("{}k", number / 1000),
@@ -112,9 +113,9 @@ pub(crate) fn age(millis: u64) -> String {
 pub(crate) fn typed(millis: u64) -> String {
     match millis {
         0 => "1ms".to_owned(),
-        _ if millis % 3_600_000 == 0 => format!("{}h", millis / 3_600_000),
-        _ if millis % 60_000 == 0 => format!("{}m", millis / 60_000),
-        _ if millis % 1000 == 0 => format!("{}s", millis / 1000),
+        _ if millis.is_multiple_of(3_600_000) => format!("{}h", millis / 3_600_000),
+        _ if millis.is_multiple_of(60_000) => format!("{}m", millis / 60_000),
+        _ if millis.is_multiple_of(1000) => format!("{}s", millis / 1000),
         _ => format!("{millis}ms"),
     }
 }
@@ -154,6 +155,9 @@ mod tests {
         let shown: Vec<String> = [0, 9_999, 10_000, 1_234_567, 45_000_000].map(short).into();
         assert_eq!(shown, ["0", "9999", "10k", "1.2M", "45M"]);
         assert_eq!(typed(duration("90m").map_or(0, |d| d.as_millis() as u64)), "90m");
-        assert_eq!((elapsed(1_250), elapsed(65_000), age(7_200_000)), ("1.2s".into(), "1m05s".into(), "2h".into()));
+        assert_eq!(
+            (elapsed(1_250), elapsed(65_000), age(7_200_000)),
+            ("1.2s".into(), "1m05s".into(), "2h".into())
+        );
     }
 }

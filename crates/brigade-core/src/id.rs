@@ -141,7 +141,10 @@ impl FromStr for CallId {
     fn from_str(text: &str) -> Result<CallId, IdError> {
         let refuse = || IdError::Call(text.chars().filter(|c| !c.is_control()).take(40).collect());
         let (turn, index) = text.split_once('-').ok_or_else(refuse)?;
-        Ok(CallId { turn: turn.parse().map_err(|_| refuse())?, index: index.parse().map_err(|_| refuse())? })
+        let call =
+            CallId { turn: turn.parse().map_err(|_| refuse())?, index: index.parse().map_err(|_| refuse())? };
+        // One call has one name: no sign, no leading zero.
+        if call.to_string() == text { Ok(call) } else { Err(refuse()) }
     }
 }
 

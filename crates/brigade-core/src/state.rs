@@ -230,6 +230,7 @@ impl State {
 
     /// Says what to do. Calls that a [`Step::RunCalls`] has named are not named again by this value; a value that
     /// was folded anew names all that are not answered.
+    #[expect(clippy::should_implement_trait, reason = "it is no iterator: it does not move on by itself")]
     pub fn next(&mut self) -> Step {
         if self.phase != Phase::Running {
             return Step::Nothing;

@@ -147,8 +147,9 @@ impl Tree {
                 node.doing = Doing::Thinking;
             }
             Event::Delegated { child, delegation, .. } => {
-                let depth = self.nodes.get(&record.session).map_or(0, |node| node.depth) + 1;
-                let is_new = !self.nodes.contains_key(child);
+                let depth = self.nodes.get(&record.session).map_or(0, |node| node.depth).saturating_add(1);
+                // Each session hangs in one place, and none in itself, so that a walk always ends.
+                let is_new = !self.nodes.contains_key(child) && *child != record.session;
                 let label = delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap_or_default();
                 let node = self.enter(child, Some(record.session.clone()), depth, record.at);
                 node.face = delegation.face;

@@ -27,7 +27,9 @@ pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, Failure> {
         match global.output_format {
             OutputFormat::Text => output::note(&words),
             OutputFormat::Json | OutputFormat::StreamJson => {
-                output::json(&json!({ "type": "cancel", "session_id": session, "status": status, "note": words }))?;
+                output::json(
+                    &json!({ "type": "cancel", "session_id": session, "status": status, "note": words }),
+                )?;
             }
         }
         Ok(Exit::Done)
@@ -49,7 +51,10 @@ async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, S
         match runtime.resume(session, More::default()).await {
             Ok(run) => {
                 let status = run.ending().await?.outcome.status;
-                return Ok((status.word(), format!("{session} was not running and is now {}", status.word())));
+                return Ok((
+                    status.word(),
+                    format!("{session} was not running and is now {}", status.word()),
+                ));
             }
             Err(RunError::Store(StoreError::Held { .. })) => {}
             Err(error) => return Err(Failure::from(error).hint("The session stops as soon as it goes on.")),

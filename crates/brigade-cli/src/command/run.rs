@@ -24,7 +24,12 @@ pub(crate) fn run(global: Global, run: Run) -> Result<Exit, Failure> {
 }
 
 /// Runs a task with settings that are complete.
-pub(crate) fn start(global: &Global, flags: &Flags, settings: &Settings, text: &str) -> Result<Exit, Failure> {
+pub(crate) fn start(
+    global: &Global,
+    flags: &Flags,
+    settings: &Settings,
+    text: &str,
+) -> Result<Exit, Failure> {
     let hints = Hints::new(global, flags);
     engine::many_threads()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;

@@ -31,7 +31,9 @@ pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, Failure> 
             SessionsCommand::List => look.list().await,
             SessionsCommand::Show { id } => look.show(&engine::session(&id)?).await,
             SessionsCommand::Tree { id } => look.tree(&engine::session(&id)?).await,
-            SessionsCommand::Export { id, output } => look.export(&engine::session(&id)?, output.as_deref()).await,
+            SessionsCommand::Export { id, output } => {
+                look.export(&engine::session(&id)?, output.as_deref()).await
+            }
             SessionsCommand::Import { file } => look.import(&file).await,
             SessionsCommand::Rm { id } => look.remove(&engine::session(&id)?).await,
         }
@@ -57,9 +59,12 @@ impl Look<'_> {
             let all: Vec<Value> = entries.iter().map(Entry::json).collect();
             output::json(&all)?;
         } else if entries.is_empty() {
-            output::note("There are no sessions yet. Start one with: brigade run \"TASK\", or look at: brigade demo");
+            output::note(
+                "There are no sessions yet. Start one with: brigade run \"TASK\", or look at: brigade demo",
+            );
         } else {
-            let head = format!("{} {} {} {} task", pad("id", 26), pad("age", 4), pad("state", 12), pad("agent", 10));
+            let head =
+                format!("{} {} {} {} task", pad("id", 26), pad("age", 4), pad("state", 12), pad("agent", 10));
             let lines: Vec<String> = entries.iter().map(Entry::line).collect();
             output::text(&format!("{head}\n{}", lines.join("\n")))?;
         }
@@ -177,7 +182,8 @@ impl Look<'_> {
     }
 
     async fn import(&self, file: &Path) -> Result<Exit, Failure> {
-        let unreadable = |error: std::io::Error| Failure::usage(format!("{} cannot be read: {error}", file.display()));
+        let unreadable =
+            |error: std::io::Error| Failure::usage(format!("{} cannot be read: {error}", file.display()));
         let text = if file.as_os_str() == "-" {
             let mut text = String::new();
             std::io::stdin().lock().read_to_string(&mut text).map_err(unreadable)?;
@@ -207,7 +213,9 @@ impl Look<'_> {
 
     async fn remove(&self, session: &SessionId) -> Result<Exit, Failure> {
         let root = session.root_id();
-        if root != *session && self.store.read_prefix(&root).await.is_ok_and(|(records, _)| !records.is_empty()) {
+        if root != *session
+            && self.store.read_prefix(&root).await.is_ok_and(|(records, _)| !records.is_empty())
+        {
             return Err(Failure::usage(format!("{session} is a part of {root}; remove that one")));
         }
         self.store.remove(session).await?;

@@ -36,7 +36,9 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
 
 fn told(global: &Global, session: &SessionId) -> Result<Exit, Failure> {
     match global.output_format {
-        OutputFormat::Text => output::note(&format!("{session} is running and hears it before its next turn")),
+        OutputFormat::Text => {
+            output::note(&format!("{session} is running and hears it before its next turn"))
+        }
         OutputFormat::Json | OutputFormat::StreamJson => {
             output::json(&json!({ "type": "told", "session_id": session, "status": "running" }))?;
         }

@@ -56,9 +56,10 @@ impl Lines {
                 let first: String = safe::line(output.text.as_str()).chars().take(200).collect();
                 Some(format!("{label}: {} failed: {first}", view.call(&record.session, *call)))
             }
-            Event::CallFailed { cause: cause @ (CallFault::Transient { .. } | CallFault::Fatal { .. }), .. } => {
-                Some(format!("{label}: the model failed: {}", safe::line(&cause.to_string())))
-            }
+            Event::CallFailed {
+                cause: cause @ (CallFault::Transient { .. } | CallFault::Fatal { .. }),
+                ..
+            } => Some(format!("{label}: the model failed: {}", safe::line(&cause.to_string()))),
             Event::LimitReached { which } => Some(format!("{label}: the limit of {which} is reached")),
             Event::CancelAsked { by } if record.session == view.root => {
                 Some(format!("{label}: asked to stop by {}", safe::line(by)))

@@ -1,7 +1,7 @@
 //! The live tree: drawn on standard error, again in the same place.
 
 use brigade_core::view::{Doing, Node};
-use brigade_core::{Status, SessionId};
+use brigade_core::{SessionId, Status};
 use unicode_width::UnicodeWidthStr;
 
 use crate::clock;
@@ -167,8 +167,13 @@ impl Columns {
 fn doing(node: &Node, view: &View) -> (String, &'static str) {
     match &node.doing {
         Doing::Waiting => ("waits for its turn".to_owned(), "2"),
-        Doing::Thinking => ("thinking".to_owned(), "36"),
-        Doing::Tool(name) => (view.doing(&node.session).map_or_else(|| safe::line(name), str::to_owned), "33"),
+        Doing::Thinking => {
+            let after = view.after(&node.session).map(|after| format!(", {after}")).unwrap_or_default();
+            (format!("thinking{after}"), "36")
+        }
+        Doing::Tool(name) => {
+            (view.doing(&node.session).map_or_else(|| safe::line(name), str::to_owned), "33")
+        }
         Doing::Delegating => {
             let active = |session: &&SessionId| {
                 view.tree.node(session).is_some_and(|child| !matches!(child.doing, Doing::Ended(_)))

@@ -117,7 +117,9 @@ fn lifecycle(event: &Lifecycle, session: &SessionId, view: &View) -> Map<String,
         Lifecycle::Start(info) => {
             ("subagent_start", &info.id, json!({ "description": info.description, "mode": info.mode }))
         }
-        Lifecycle::StreamDelta { id, text } => ("subagent_stream_delta", id, json!({ "text": text, "live": true })),
+        Lifecycle::StreamDelta { id, text } => {
+            ("subagent_stream_delta", id, json!({ "text": text, "live": true }))
+        }
         Lifecycle::ToolCallStart { id, call } => ("subagent_tool_call_start", id, json!({ "call": call })),
         Lifecycle::ToolCallEnd { id, result } => ("subagent_tool_call_end", id, json!({ "result": result })),
         Lifecycle::Complete { id, result } => (

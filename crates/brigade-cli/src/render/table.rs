@@ -2,6 +2,7 @@
 
 use brigade_core::view::{Doing, Node};
 use brigade_core::{Spent, Status};
+use unicode_width::UnicodeWidthStr;
 
 use super::{Content, fit, pad, rows};
 use crate::clock;
@@ -14,10 +15,12 @@ use crate::units;
 const MOST_ROWS: usize = 60;
 const LABEL: usize = 36;
 const STATE: usize = 18;
+/// The columns that are left out first where there is little room: turns, out, in, time.
+const LEFT_OUT: [usize; 4] = [2, 4, 3, 6];
 
-/// The tree with what each agent did and used up, and the sum.
-pub(crate) fn costs(view: &View, colour: Colour, most: usize) -> String {
-    let rows = rows(&view.tree, &view.root, most.min(MOST_ROWS));
+/// The tree with what each agent did and used up, and the sum, in at most so many columns.
+pub(crate) fn costs(view: &View, colour: Colour, columns: usize) -> String {
+    let rows = rows(&view.tree, &view.root, MOST_ROWS);
     let mut lines = vec![["agent", "state", "turns", "in", "out", "cost", "time"].map(str::to_owned)];
     for row in &rows {
         lines.push(match row.content {
@@ -32,7 +35,7 @@ pub(crate) fn costs(view: &View, colour: Colour, most: usize) -> String {
     if rows.len() > 1 {
         lines.push(total(view));
     }
-    layout(&lines, colour)
+    layout(&lines, colour, columns)
 }
 
 fn cells(prefix: &str, node: &Node) -> [String; 7] {
@@ -40,7 +43,15 @@ fn cells(prefix: &str, node: &Node) -> [String; 7] {
     let label = format!("{prefix}{}", safe::line(&node.label));
     let [input, output, cost] = amounts(&node.own);
     let time = units::elapsed(end.saturating_sub(node.started_at));
-    [fit(&label, LABEL), fit(&state_word(&node.doing), STATE), node.turns.to_string(), input, output, cost, time]
+    [
+        fit(&label, LABEL),
+        fit(&state_word(&node.doing), STATE),
+        node.turns.to_string(),
+        input,
+        output,
+        cost,
+        time,
+    ]
 }
 
 fn amounts(spent: &Spent) -> [String; 3] {
@@ -72,24 +83,30 @@ fn state_word(doing: &Doing) -> String {
     }
 }
 
-fn layout(lines: &[[String; 7]], colour: Colour) -> String {
-    use unicode_width::UnicodeWidthStr;
-    let mut text = String::new();
+/// Lays the cells out. Where they do not fit side by side, the least telling columns are left out.
+fn layout(lines: &[[String; 7]], colour: Colour, room: usize) -> String {
     let widths: Vec<usize> =
         (0..7).map(|column| lines.iter().map(|line| line[column].width()).max().unwrap_or(0)).collect();
-    for (number, line) in lines.iter().enumerate() {
-        let mut shown = String::new();
-        for (column, cell) in line.iter().enumerate() {
-            if column < 2 {
-                shown.push_str(&pad(cell, widths[column] + 2));
-            } else {
-                let blanks = widths[column].saturating_sub(cell.width());
-                shown.push_str(&format!("{}{cell}  ", " ".repeat(blanks)));
-            }
+    let mut columns: Vec<usize> = (0..7).collect();
+    for dispensable in LEFT_OUT {
+        let needed: usize = columns.iter().map(|column| widths[*column] + 2).sum();
+        if needed <= room.saturating_add(2) {
+            break;
         }
-        let style = if number == 0 { "2" } else { "" };
-        let shown = shown.trim_end();
-        text.push_str(&if style.is_empty() { shown.to_owned() } else { colour.paint(style, shown) });
+        columns.retain(|column| *column != dispensable);
+    }
+    let mut text = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        let cells = columns.iter().map(|column| {
+            let (cell, width) = (&line[*column], widths[*column]);
+            match column {
+                0 | 1 => pad(cell, width),
+                _ => format!("{}{cell}", " ".repeat(width.saturating_sub(cell.width()))),
+            }
+        });
+        let row = cells.collect::<Vec<_>>().join("  ");
+        let row = row.trim_end();
+        text.push_str(&if number == 0 { colour.paint("2", row) } else { row.to_owned() });
         text.push('\n');
     }
     text

@@ -42,7 +42,12 @@ fn entry(text: &mut String, record: &Record, lines: usize) -> std::fmt::Result {
             Ok(())
         }
         Event::Resumed { epoch, downtime } => {
-            writeln!(text, "{} resumed after {} (runner {epoch})", heading(record.seq), units::elapsed(*downtime))
+            writeln!(
+                text,
+                "{} resumed after {} (runner {epoch})",
+                heading(record.seq),
+                units::elapsed(*downtime)
+            )
         }
         Event::Heard { from, text: words } => {
             let who = match from {
@@ -92,14 +97,18 @@ fn entry(text: &mut String, record: &Record, lines: usize) -> std::fmt::Result {
         Event::Said { text: words, .. } => {
             block(text, &format!("{} said to the person", heading(record.seq)), words.as_str(), lines)
         }
-        Event::LimitReached { which } => writeln!(text, "{} the limit of {which} is reached", heading(record.seq)),
+        Event::LimitReached { which } => {
+            writeln!(text, "{} the limit of {which} is reached", heading(record.seq))
+        }
         Event::Compacted { summary, keep_from } => block(
             text,
             &format!("{} turns before {keep_from} became a summary", heading(record.seq)),
             summary.as_str(),
             lines,
         ),
-        Event::CancelAsked { by } => writeln!(text, "{} asked to stop by {}", heading(record.seq), safe::line(by)),
+        Event::CancelAsked { by } => {
+            writeln!(text, "{} asked to stop by {}", heading(record.seq), safe::line(by))
+        }
         Event::Ended { outcome, spent } => {
             let status = match &outcome.status {
                 Status::Incomplete { limit } => format!("incomplete: {limit}"),
@@ -110,7 +119,11 @@ fn entry(text: &mut String, record: &Record, lines: usize) -> std::fmt::Result {
             };
             writeln!(text, "{} ended: {status}; used {} with all below", heading(record.seq), cost(spent))?;
             warnings(text, &outcome.warnings)?;
-            if outcome.text.is_empty() { Ok(()) } else { block(text, "result", outcome.text.as_str(), usize::MAX) }
+            if outcome.text.is_empty() {
+                Ok(())
+            } else {
+                block(text, "result", outcome.text.as_str(), usize::MAX)
+            }
         }
     }
 }
@@ -129,7 +142,12 @@ fn replied(
     }
     for (index, call) in (0..).zip(&reply.calls) {
         let id = CallId { turn, index };
-        writeln!(text, "  call {id}: {} {}", safe::line(&call.name), folded_line(call.arguments.as_str(), lines))?;
+        writeln!(
+            text,
+            "  call {id}: {} {}",
+            safe::line(&call.name),
+            folded_line(call.arguments.as_str(), lines)
+        )?;
     }
     Ok(())
 }

@@ -51,14 +51,20 @@ fn rank(node: &Node) -> u8 {
 }
 
 /// The first `count` of the ranked sessions, each with those above it.
-fn chosen<'a>(tree: &'a Tree, root: &SessionId, ranked: &[&'a Node], count: usize) -> BTreeSet<&'a SessionId> {
+fn chosen<'a>(
+    tree: &'a Tree,
+    root: &SessionId,
+    ranked: &[&'a Node],
+    count: usize,
+) -> BTreeSet<&'a SessionId> {
     let mut shown = BTreeSet::new();
     for node in ranked {
         let mut missing = Vec::new();
         let mut above = Some(*node);
         while let Some(node) = above.filter(|node| !shown.contains(&node.session)) {
             missing.push(&node.session);
-            above = node.parent.as_ref().filter(|_| node.session != *root).and_then(|parent| tree.node(parent));
+            above =
+                node.parent.as_ref().filter(|_| node.session != *root).and_then(|parent| tree.node(parent));
         }
         if shown.len() + missing.len() <= count {
             shown.extend(missing);
@@ -104,14 +110,15 @@ impl<'a> Folded<'a> {
 
 #[cfg(test)]
 mod tests {
-    use brigade_core::{CallId, Delegation, Event, Grant, Hash, Limit, Record, Budget};
+    use brigade_core::{Budget, CallId, Delegation, Event, Grant, Hash, Limit, Record};
 
     use super::*;
 
     fn tree_with(children: u32) -> (Tree, SessionId) {
         let root = SessionId::root(1);
         let hash = Hash::of(b"");
-        let grant = Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
+        let grant =
+            Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
         let delegation = || Delegation { role: Some("worker".to_owned()), ..Delegation::default() };
         let record = |seq, event| Record { session: root.clone(), seq, pos: seq, at: 0, v: 1, event };
         let started =

@@ -115,7 +115,8 @@ impl Environment {
     pub(super) fn absolute_model(&self, model: &str) -> Result<String, Failure> {
         let Some(file) = model.strip_prefix(SCRIPT) else { return Ok(model.to_owned()) };
         let path = self.absolute(Path::new(file));
-        let unreadable = |cause: &str| Failure::usage(format!("the script {} cannot be read: {cause}", path.display()));
+        let unreadable =
+            |cause: &str| Failure::usage(format!("the script {} cannot be read: {cause}", path.display()));
         let canonical = path.canonicalize().map_err(|error| unreadable(&error.to_string()))?;
         let text = canonical.to_str().ok_or_else(|| unreadable("its path is not UTF-8"))?;
         Ok(format!("{SCRIPT}{text}"))
@@ -133,7 +134,8 @@ mod tests {
 
     #[test]
     fn commands_see_no_keys() {
-        let found = read(&[("PATH", "/bin"), ("ANTHROPIC_API_KEY", "k"), ("LC_ALL", "C"), ("BRIGADE_MODEL", "m")]);
+        let found =
+            read(&[("PATH", "/bin"), ("ANTHROPIC_API_KEY", "k"), ("LC_ALL", "C"), ("BRIGADE_MODEL", "m")]);
         assert_eq!(found.shell, [("LC_ALL".into(), "C".into()), ("PATH".into(), "/bin".into())]);
         assert_eq!(found.brigade, [("MODEL".into(), "m".into())]);
     }
@@ -147,7 +149,10 @@ mod tests {
         assert_eq!(xdg.config_folder(), Some("/c/brigade".into()));
         assert_eq!(xdg.data_folder(), Some("/h/.local/share/brigade".into()));
         let own = read(&[("HOME", "/h"), ("BRIGADE_HOME", "b")]);
-        assert_eq!((own.config_folder(), own.data_folder()), (Some("/here/b".into()), Some("/here/b".into())));
+        assert_eq!(
+            (own.config_folder(), own.data_folder()),
+            (Some("/here/b".into()), Some("/here/b".into()))
+        );
         assert_eq!(read(&[]).config_folder(), None);
     }
 }

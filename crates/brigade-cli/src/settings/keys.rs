@@ -76,7 +76,12 @@ pub(super) static ROOT: &[(&str, Kind)] = &[
     ),
     (
         "subagent",
-        Section(&[("max_depth", Number), ("default_max_turns", Number), ("output_max_size", Number), ("keep", KEEP)]),
+        Section(&[
+            ("max_depth", Number),
+            ("default_max_turns", Number),
+            ("output_max_size", Number),
+            ("keep", KEEP),
+        ]),
     ),
     (
         "spawn",
@@ -112,7 +117,10 @@ pub(super) static ROOT: &[(&str, Kind)] = &[
             ("deny", Rules),
         ]),
     ),
-    ("mcpServers", Named(&Section(&[("command", Text), ("args", Texts), ("env", Named(&Text)), ("url", Text)]))),
+    (
+        "mcpServers",
+        Named(&Section(&[("command", Text), ("args", Texts), ("env", Named(&Text)), ("url", Text)])),
+    ),
     (
         "acp",
         Section(&[(
@@ -153,7 +161,9 @@ fn unknown(path: &[&str], siblings: &[(&str, Kind)]) -> String {
     let elsewhere = all.iter().find(|known| known.rsplit('.').next() == Some(key));
     let suggestion = match (near, elsewhere) {
         (Some((distance, name)), None) => (distance, [section, &[name]].concat().join(".")),
-        (Some((distance, name)), Some(_)) if distance <= 2 => (distance, [section, &[name]].concat().join(".")),
+        (Some((distance, name)), Some(_)) if distance <= 2 => {
+            (distance, [section, &[name]].concat().join("."))
+        }
         (_, Some(known)) => (0, known.clone()),
         (None, None) => return format!("unknown key `{dotted}`"),
     };
@@ -202,9 +212,11 @@ fn check_value(value: &Value, kind: &Kind, path: &[&str]) -> Result<(), String> 
         Time => wrong("a duration such as \"10m\""),
         Rules if is_texts() => {
             let texts = value.as_array().into_iter().flatten().filter_map(Value::as_str);
-            texts.map(str::parse::<Rule>).collect::<Result<Vec<_>, _>>().map(drop).map_err(|error| {
-                format!("`{}`: {error}", path.join("."))
-            })
+            texts
+                .map(str::parse::<Rule>)
+                .collect::<Result<Vec<_>, _>>()
+                .map(drop)
+                .map_err(|error| format!("`{}`: {error}", path.join(".")))
         }
         Rules => wrong("a list of rules such as [\"shell(git status)\"]"),
         Section(known) => match value.as_table() {
@@ -298,7 +310,10 @@ mod tests {
 
     #[test]
     fn unknown_keys_name_the_nearest() {
-        assert!(problem("swarm.max_dept = 2").contains("`swarm.max_dept`; the nearest known key is `swarm.max_depth`"));
+        assert!(
+            problem("swarm.max_dept = 2")
+                .contains("`swarm.max_dept`; the nearest known key is `swarm.max_depth`")
+        );
         assert!(problem("mdoel = 'x'").contains("nearest known key is `model`"));
         assert!(problem("max_concurrent = 2").contains("nearest known key is `swarm.max_concurrent`"));
         assert!(problem("swarm.roles.a.toosl = []").contains("`swarm.roles.a.tools`"));

@@ -18,7 +18,8 @@ pub(crate) struct Layers {
 impl Layers {
     /// The values that are in force where nobody says otherwise.
     pub(super) fn defaults() -> Result<Layers, Failure> {
-        let table = super::default_table().map_err(|error| Failure::failed(format!("the defaults: {error}")))?;
+        let table =
+            super::default_table().map_err(|error| Failure::failed(format!("the defaults: {error}")))?;
         let mut layers = Layers::default();
         layers.add(table, "default")?;
         Ok(layers)
@@ -44,7 +45,9 @@ impl Layers {
                 let names = format!("{} and {}", toml_file.display(), json_file.display());
                 return Err(Failure::usage(format!("{names} both exist; keep one of them")));
             }
-            (Some(text), None) => (toml_file, toml::from_str::<Table>(&text).map_err(|error| error.to_string())),
+            (Some(text), None) => {
+                (toml_file, toml::from_str::<Table>(&text).map_err(|error| error.to_string()))
+            }
             (None, Some(text)) => (json_file.as_path(), from_json(&text)),
         };
         let origin = file.display().to_string();
@@ -67,7 +70,9 @@ impl Layers {
     pub(super) fn add_set(&mut self, settings: &[String]) -> Result<(), Failure> {
         for setting in settings {
             let Some((key, text)) = setting.split_once('=') else {
-                return Err(Failure::usage(format!("--set {setting}: expected key=value, as in swarm.max_depth=2")));
+                return Err(Failure::usage(format!(
+                    "--set {setting}: expected key=value, as in swarm.max_depth=2"
+                )));
             };
             let path = key_path(key.trim())
                 .ok_or_else(|| Failure::usage(format!("--set {setting}: '{key}' is not a key")))?;
@@ -158,7 +163,8 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
 
 fn from_json(text: &str) -> Result<Table, String> {
     let value = brigade_core::json::parse(text).map_err(|error| error.to_string())?;
-    let value = Value::try_from(value).map_err(|error| format!("this has no place in a configuration: {error}"))?;
+    let value =
+        Value::try_from(value).map_err(|error| format!("this has no place in a configuration: {error}"))?;
     match value {
         Value::Table(table) => Ok(table),
         _ => Err("expected an object with the keys of the configuration".to_owned()),
@@ -235,7 +241,8 @@ fn merge(
 }
 
 fn quoted(key: &str) -> String {
-    let bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    let bare =
+        !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     if bare { key.to_owned() } else { Value::String(key.to_owned()).to_string() }
 }
 
@@ -252,8 +259,11 @@ mod tests {
 
     #[test]
     fn later_layers_win_and_keep_their_origin() {
-        let mut layers = set(&["swarm.max_depth=2", "swarm.roles.Security Auditor.tools=[\"read_file\"]"]).unwrap();
-        layers.add_environment(&[("SWARM__MAX_DEPTH".into(), "3".into()), ("MODEL".into(), "7".into())]).unwrap();
+        let mut layers =
+            set(&["swarm.max_depth=2", "swarm.roles.Security Auditor.tools=[\"read_file\"]"]).unwrap();
+        layers
+            .add_environment(&[("SWARM__MAX_DEPTH".into(), "3".into()), ("MODEL".into(), "7".into())])
+            .unwrap();
         assert_eq!(layers.table["swarm"]["max_depth"].as_integer(), Some(3));
         assert_eq!(layers.table["model"].as_str(), Some("7"));
         let text = layers.render();
@@ -277,7 +287,8 @@ mod tests {
 
     #[test]
     fn json_has_the_same_keys() {
-        let table = from_json(r#"{"swarm": {"max_depth": 2, "roles": {"a": {"tools": ["read_file"]}}}}"#).unwrap();
+        let table =
+            from_json(r#"{"swarm": {"max_depth": 2, "roles": {"a": {"tools": ["read_file"]}}}}"#).unwrap();
         assert!(keys::check(&table).is_ok());
         assert!(from_json("[]").is_err());
         assert!(from_json(r#"{"model": "a", "model": "b"}"#).is_err(), "duplicate keys");

@@ -1,8 +1,14 @@
 //! The known name that somebody may have meant.
 
 /// The candidate with the smallest edit distance; the first of several.
-pub(super) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<(usize, &'a str)> {
-    candidates.into_iter().map(|candidate| (distance(name, candidate), candidate)).min_by_key(|(distance, _)| *distance)
+pub(super) fn nearest<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<(usize, &'a str)> {
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(name, candidate), candidate))
+        .min_by_key(|(distance, _)| *distance)
 }
 
 /// How many characters have to be added, removed, changed or swapped with their neighbour.

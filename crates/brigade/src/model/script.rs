@@ -29,6 +29,8 @@ pub struct ScriptError(String);
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct File {
+    /// A file that gets a line for every request: `session turn attempt`.
+    journal: Option<std::path::PathBuf>,
     reply: Vec<Entry>,
     price: DollarsPerMillion,
 }
@@ -96,6 +98,17 @@ impl Script {
         Ok(Script { file: Arc::new(file) })
     }
 
+    /// Writes the request down, where the script says so. The line is one write, so that lines of parallel requests
+    /// do not mix.
+    fn note(&self, request: &Request) -> Result<(), ModelError> {
+        use std::io::Write;
+        let Some(journal) = &self.file.journal else { return Ok(()) };
+        let line = format!("{} {} {}\n", request.session, request.turn, request.attempt);
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(journal);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.map_err(|cause| ModelError::Fatal(format!("the script's journal {}: {cause}", journal.display())))
+    }
+
     fn answer(&self, request: &Request) -> Result<(&Entry, Vec<Chunk>), ModelError> {
         let entry = self.file.reply.iter().find(|entry| entry.fits(request)).ok_or_else(|| {
             ModelError::Fatal(format!(
@@ -155,6 +168,9 @@ impl Entry {
 
 impl Model for Script {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        if let Err(error) = self.note(&request) {
+            return stream::iter([Err(error)]).boxed();
+        }
         let (entry, chunks) = match self.answer(&request) {
             Ok(answer) => answer,
             Err(error) => return stream::iter([Err(error)]).boxed(),

@@ -65,7 +65,7 @@ impl Driver {
                     return Ok(None);
                 }
                 self.in_flight.insert(call);
-                match self.start(call, &written) {
+                match self.start(call, &written).await {
                     Ok(work) => Ok(work),
                     Err(output) => {
                         self.answer(call, output);
@@ -77,7 +77,7 @@ impl Driver {
     }
 
     /// A call that is new. Delegation and messages are things that the driver itself knows how to do.
-    fn start(&mut self, call: CallId, written: &ToolCall) -> Result<Option<Work>, ToolOutput> {
+    async fn start(&mut self, call: CallId, written: &ToolCall) -> Result<Option<Work>, ToolOutput> {
         if written.name == delegate::NAME {
             return self.ask_for_child(call, written).map(|()| None);
         }
@@ -88,14 +88,16 @@ impl Driver {
         }
         let (tool, arguments) = self.permit(&written.name, arguments)?;
         if tool.effect() == Effect::Edit {
-            return self.start_edit(call, &*tool, arguments).map(Some);
+            return self.start_edit(call, tool, arguments).await.map(Some);
         }
         self.record(Event::ToolStarted { call, effect: tool.effect(), before: None, after: None });
         Ok(Some(Work::Run { call, tool, arguments }))
     }
 
-    fn start_edit(&mut self, call: CallId, tool: &dyn AnyTool, arguments: Value) -> Result<Work, ToolOutput> {
-        let plan = tool.plan(arguments, &self.kit.files)?;
+    async fn start_edit(&mut self, call: CallId, tool: Arc<dyn AnyTool>, arguments: Value) -> Result<Work, ToolOutput> {
+        let files = self.kit.files.clone();
+        let planned = tokio::task::spawn_blocking(move || tool.plan(arguments, &files)).await;
+        let plan = planned.map_err(|error| ToolOutput::error(format!("The edit could not be planned: {error}")))??;
         let after = Some(Hash::of(&plan.content));
         self.record(Event::ToolStarted { call, effect: Effect::Edit, before: plan.before, after });
         Ok(Work::Write { call, plan })
@@ -107,7 +109,8 @@ impl Driver {
         let tool = tool.ok_or_else(|| self.no_such_tool(name))?.clone();
         let mut verdict = Verdict::Deny { reason: "the tool did not say what it would do".to_owned() };
         let permissions = &self.kit.authority.permissions;
-        tool.check(&arguments, &mut |action| verdict = permissions.check(action))?;
+        let root = self.kit.files.workspace().root();
+        tool.check(&arguments, &mut |action| verdict = permissions.check(&beneath(*action, root)))?;
         match verdict {
             Verdict::Allow => Ok((tool, arguments)),
             verdict => Err(refusal(name, verdict)),
@@ -152,7 +155,7 @@ impl Driver {
         let unknown = |what: &str| ToolOutput::error(format!("interrupted, outcome unknown: {what}"));
         match effect {
             Effect::Pure | Effect::Keyed if self.state.stopping().is_none() => {
-                match self.start(call, written) {
+                match self.start(call, written).await {
                     Ok(work) => return Ok(work),
                     Err(output) => self.answer(call, output),
                 }
@@ -194,7 +197,7 @@ impl Driver {
                 let text = format!("{shown} has the new content (the runner ended right after writing it)");
                 self.answer(call, ToolOutput::ok(text));
             }
-            Ok(Ok(now)) if now == before && self.state.stopping().is_none() => match self.start(call, written) {
+            Ok(Ok(now)) if now == before && self.state.stopping().is_none() => match self.start(call, written).await {
                 Ok(work) => return Ok(work),
                 Err(output) => self.answer(call, output),
             },
@@ -270,6 +273,17 @@ impl Driver {
         // Finished tasks are forgotten here, so that the set does not grow with the session.
         while self.tasks.try_join_next().is_some() {}
         self.tasks.spawn(task);
+    }
+}
+
+/// A path that is given from the root of the file system is judged as the path in the workspace that it is.
+fn beneath<'a>(action: Action<'a>, root: &std::path::Path) -> Action<'a> {
+    match action.subject {
+        Subject::Path(path) => match std::path::Path::new(path).strip_prefix(root).ok().and_then(|path| path.to_str()) {
+            Some(relative) => Action { subject: Subject::Path(relative), ..action },
+            None => action,
+        },
+        Subject::Nothing | Subject::Command(_) => action,
     }
 }
 

@@ -261,7 +261,7 @@ impl Tree {
             DecodeError::Newer(_) => Bad::Newer(error.of(&session, seq)),
             DecodeError::Damaged(cause) => Bad::Line(cause),
         })?;
-        codec::hydrate(&mut event, body, &mut |hash| Ok::<_, Bad>(self.blobs.get(&hash).cloned()))?;
+        codec::hydrate(&mut event, &mut |hash| Ok::<_, Bad>(self.blobs.get(&hash).cloned()))?;
         let v = u16::try_from(v).map_err(|error| Bad::Line(error.to_string()))?;
         self.records.push(Record { session, seq, pos: 0, at, v, event });
         Ok(())

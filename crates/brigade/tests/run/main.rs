@@ -5,6 +5,7 @@ mod cancel;
 mod concurrency;
 mod crash;
 mod delegate;
+mod examples;
 mod fence;
 mod support;
 mod tell;

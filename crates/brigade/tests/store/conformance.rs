@@ -72,8 +72,10 @@ async fn a_conflict_leaves_no_trace_and_fails_alone(store: &dyn Store) {
         append.blobs.push(content("never"));
         // All in one batch: the ones around the conflict happen.
         let good = store.read(&other, 0).await.unwrap().len() as u64;
-        let (bad, fine) =
-            tokio::join!(store.append(append), store.append(led(&other_lease, &other, good, vec![said("fine")])));
+        let (bad, fine) = tokio::join!(
+            store.append(append),
+            store.append(led(&other_lease, &other, good, vec![said("fine")]))
+        );
         assert_eq!(bad, Err(StoreError::Conflict { session: root.clone(), expected: length, actual: 3 }));
         fine.unwrap();
     }
@@ -98,12 +100,19 @@ async fn an_append_is_all_or_none(store: &dyn Store) {
 
 async fn outside_words_need_a_session_and_nothing_else(store: &dyn Store) {
     let root = root(1);
-    assert_eq!(store.append(outside(&root, vec![heard("hello")])).await, Err(StoreError::Unknown(root.clone())));
+    assert_eq!(
+        store.append(outside(&root, vec![heard("hello")])).await,
+        Err(StoreError::Unknown(root.clone()))
+    );
     begun(store, &root, 2).await;
-    let appended = store.append(outside(&root, vec![heard("hello"), Event::CancelAsked { by: "me".into() }])).await;
+    let appended =
+        store.append(outside(&root, vec![heard("hello"), Event::CancelAsked { by: "me".into() }])).await;
     assert_eq!(appended.unwrap().first_seq, 2);
     let at_length = Append { expect: Expect::Length(3), ..outside(&root, vec![heard("late")]) };
-    assert!(matches!(store.append(at_length).await, Err(StoreError::Conflict { expected: 3, actual: 4, .. })));
+    assert!(matches!(
+        store.append(at_length).await,
+        Err(StoreError::Conflict { expected: 3, actual: 4, .. })
+    ));
     assert_eq!(store.read(&root, 0).await.unwrap().len(), 4);
 }
 
@@ -246,7 +255,10 @@ async fn roots_are_the_newest_first(store: &dyn Store) {
         }
     }
     let roots = store.roots().await.unwrap();
-    assert_eq!(roots.iter().map(|summary| summary.root.clone()).collect::<Vec<_>>(), [root(9), root(3), root(5)]);
+    assert_eq!(
+        roots.iter().map(|summary| summary.root.clone()).collect::<Vec<_>>(),
+        [root(9), root(3), root(5)]
+    );
     for summary in &roots {
         assert_eq!(summary.first.as_ref().unwrap().seq, 0);
         assert_eq!(summary.last.as_ref().unwrap().seq, 1);
@@ -259,7 +271,8 @@ async fn removing_takes_the_tree_and_what_only_it_named(store: &dyn Store) {
     for bits in [1, 2] {
         let lease = lease(store, &root(bits)).await;
         let own = format!("own {bits}");
-        let mut append = led(&lease, &root(bits), 0, vec![started("task", "shared", &own), said(long.as_str())]);
+        let mut append =
+            led(&lease, &root(bits), 0, vec![started("task", "shared", &own), said(long.as_str())]);
         append.blobs = vec![content("shared"), content(&own)];
         store.append(append).await.unwrap();
         grow(store, &lease, &child(&root(bits), 0), 0, 3).await.unwrap();

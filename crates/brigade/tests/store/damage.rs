@@ -50,7 +50,10 @@ async fn a_flipped_bit_is_named() {
                 WHERE pos IN (SELECT pos FROM events WHERE session LIKE 'aaaaaaaaaaaaaaaaaaaaaaaaab' AND seq = 4)";
     let (_folder, store) = altered(9, flip).await;
     let fault = fault(&store, 4).await;
-    assert!(matches!(&fault, StoreError::Damaged { session, seq: 4, .. } if *session == root(1)), "{fault:?}");
+    assert!(
+        matches!(&fault, StoreError::Damaged { session, seq: 4, .. } if *session == root(1)),
+        "{fault:?}"
+    );
 }
 
 #[tokio::test]
@@ -98,7 +101,10 @@ async fn a_lost_text_is_named() {
         drop(store);
         Connection::open(database(folder.path())).unwrap().execute(statement, []).unwrap();
         let fault = open(&folder).read(&root(1), 0).await.unwrap_err();
-        assert!(matches!(&fault, StoreError::Damaged { seq: 2, cause, .. } if cause.contains("text")), "{fault:?}");
+        assert!(
+            matches!(&fault, StoreError::Damaged { seq: 2, cause, .. } if cause.contains("text")),
+            "{fault:?}"
+        );
     }
 }
 
@@ -139,7 +145,10 @@ async fn what_a_newer_version_wrote_is_told_from_damage() {
         (started.as_str(), 2, "version 2"),
     ] {
         let fault = newer(body, v).await;
-        assert!(matches!(&fault, StoreError::Newer { seq: 2, what, .. } if what.contains(expected)), "{fault:?}");
+        assert!(
+            matches!(&fault, StoreError::Newer { seq: 2, what, .. } if what.contains(expected)),
+            "{fault:?}"
+        );
     }
     for body in [r#"{"type":"said"}"#, "not json", r#"{"kind":"said"}"#] {
         let fault = newer(body, 1).await;
@@ -167,7 +176,11 @@ async fn unmoved(commits: u64, facts: u64, size: usize) -> (Vec<u8>, Vec<u8>, Ve
 }
 
 /// What a store made of these two files says about the session.
-async fn read_back(folder: &Path, db: &[u8], log: &[u8]) -> Result<(Vec<Record>, Option<StoreError>), StoreError> {
+async fn read_back(
+    folder: &Path,
+    db: &[u8],
+    log: &[u8],
+) -> Result<(Vec<Record>, Option<StoreError>), StoreError> {
     for name in ["sessions.db-shm", "sessions.db-wal"] {
         let _ = fs::remove_file(folder.join(name));
     }
@@ -181,7 +194,13 @@ async fn read_back(folder: &Path, db: &[u8], log: &[u8]) -> Result<(Vec<Record>,
     store.read_prefix(&root(1)).await
 }
 
-async fn cut_at(cuts: impl Iterator<Item = usize>, db: &[u8], log: &[u8], ends: &[(u64, u64)], records: &[Record]) {
+async fn cut_at(
+    cuts: impl Iterator<Item = usize>,
+    db: &[u8],
+    log: &[u8],
+    ends: &[(u64, u64)],
+    records: &[Record],
+) {
     let folder = folder();
     for cut in cuts.filter(|cut| *cut <= log.len()) {
         let whole = ends.iter().rev().find(|(end, _)| *end <= cut as u64).map_or(0, |(_, count)| *count);

@@ -12,7 +12,10 @@ async fn tree(store: &dyn Store) -> String {
     append.blobs = vec![content("agent"), content("authority")];
     store.append(append).await.unwrap();
     grow(store, &lease, &child(&top, 0), 0, 2).await.unwrap();
-    store.append(led(&lease, &top, 2, vec![said("long ".repeat(1_700)), said("long ".repeat(1_700))])).await.unwrap();
+    store
+        .append(led(&lease, &top, 2, vec![said("long ".repeat(1_700)), said("long ".repeat(1_700))]))
+        .await
+        .unwrap();
     store.release(&lease).await.unwrap();
     export(store, &top).await.unwrap()
 }
@@ -31,7 +34,8 @@ async fn a_tree_goes_from_store_to_store() {
     let imported = import(&memory, &text).await.unwrap();
     assert_eq!((imported.root.clone(), imported.records, imported.new), (root(1), 6, 6));
     assert_eq!(imported.cut, None);
-    let (there, here) = (disk.tail(&root(1), 0, 99).await.unwrap(), memory.tail(&root(1), 0, 99).await.unwrap());
+    let (there, here) =
+        (disk.tail(&root(1), 0, 99).await.unwrap(), memory.tail(&root(1), 0, 99).await.unwrap());
     assert_eq!(placeless(there), placeless(here));
     assert_eq!(memory.blob(Hash::of(b"agent")).await.unwrap(), Some(content("agent")));
     assert_eq!(export(&memory, &root(1)).await.unwrap(), text);

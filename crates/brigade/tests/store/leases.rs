@@ -105,7 +105,10 @@ async fn a_released_lease_is_worth_nothing(store: &dyn Store) {
     assert!(matches!(store.renew(&lease, 2_000).await, Err(StoreError::Fenced { .. })));
     store.release(&lease).await.unwrap();
     let never_taken = Lease { root: crate::support::root(9), epoch: 1, last_run: None };
-    assert!(matches!(grow(store, &never_taken, &never_taken.root, 0, 1).await, Err(StoreError::Fenced { .. })));
+    assert!(matches!(
+        grow(store, &never_taken, &never_taken.root, 0, 1).await,
+        Err(StoreError::Fenced { .. })
+    ));
 }
 
 async fn epochs_grow_for_ever(store: &dyn Store) {

@@ -45,7 +45,9 @@ async fn the_files_are_for_their_owner_only() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder.path().join("a")), 0o700);
     assert_eq!(mode(&folder.path().join("a/b")), 0o700);
-    for name in ["sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions.db.lock", "sessions.db.waiting"] {
+    for name in
+        ["sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions.db.lock", "sessions.db.waiting"]
+    {
         assert_eq!(mode(&folder.path().join("a/b").join(name)), 0o600, "{name}");
     }
 }
@@ -69,13 +71,19 @@ fn a_file_of_another_kind_is_left_alone() {
     let text = "this is no database, but somebody's letters. ".repeat(100);
     std::fs::write(&path, &text).unwrap();
     let error = SqliteStore::open(&path).unwrap_err();
-    assert!(matches!(&error, StoreError::Broken { cause, .. } if cause.contains("move it away")), "{error:?}");
+    assert!(
+        matches!(&error, StoreError::Broken { cause, .. } if cause.contains("move it away")),
+        "{error:?}"
+    );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
 
     std::fs::remove_file(&path).unwrap();
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE recipes (name TEXT)").unwrap();
     let error = SqliteStore::open(&path).unwrap_err();
-    assert!(matches!(&error, StoreError::Broken { cause, .. } if cause.contains("another program")), "{error:?}");
+    assert!(
+        matches!(&error, StoreError::Broken { cause, .. } if cause.contains("another program")),
+        "{error:?}"
+    );
 }
 
 #[test]
@@ -110,7 +118,10 @@ async fn a_full_disk_refuses_the_append_and_keeps_the_rest() {
     let store = open(&folder);
     assert_eq!(store.read(&root, 0).await.unwrap().len(), 5);
     assert_eq!(store.read(&other, 0).await.unwrap().len(), 2);
-    store.append(brigade::store::Append { expect: brigade::store::Expect::Length(5), ..large }).await.unwrap();
+    store
+        .append(brigade::store::Append { expect: brigade::store::Expect::Length(5), ..large })
+        .await
+        .unwrap();
     assert_eq!(store.read(&root, 0).await.unwrap().len(), 7);
 }
 
@@ -151,7 +162,9 @@ async fn two_stores_on_one_file_see_each_other() {
     let mut stirred = one.stirred();
     stirred.mark_unchanged();
     let said = Instant::now();
-    two.append(outside(&root(1), vec![heard("hello"), Event::CancelAsked { by: "me".into() }])).await.unwrap();
+    two.append(outside(&root(1), vec![heard("hello"), Event::CancelAsked { by: "me".into() }]))
+        .await
+        .unwrap();
     tokio::time::timeout(Duration::from_secs(5), stirred.changed()).await.unwrap().unwrap();
     assert!(said.elapsed() < Duration::from_millis(500), "{:?}", said.elapsed());
     assert_eq!(one.words(&root(1), 0).await.unwrap().len(), 2);
@@ -185,7 +198,11 @@ async fn what_it_costs() {
         store.append(led(&lease, &root(1), 1 + round * 100, facts())).await.unwrap();
     }
     let per = |used: Duration| used.as_nanos() as f64 / 20_000.0 / 1_000.0;
-    println!("batches of 100: {:.2} us CPU, {:.2} us wall per event", per(cpu() - before), per(started.elapsed()));
+    println!(
+        "batches of 100: {:.2} us CPU, {:.2} us wall per event",
+        per(cpu() - before),
+        per(started.elapsed())
+    );
 
     let before = cpu();
     let started = Instant::now();
@@ -201,9 +218,9 @@ async fn what_it_costs() {
     );
 
     for _ in 0..3 {
-        let started = Instant::now();
+        let (started, before) = (Instant::now(), cpu());
         let count = store.read(&root(1), 10_001).await.unwrap().len();
-        println!("reading {count} events: {:?}", started.elapsed());
+        println!("reading {count} events: {:?} CPU, {:?} wall", cpu() - before, started.elapsed());
     }
     let started = Instant::now();
     let mut after = 0;
@@ -223,7 +240,8 @@ fn cpu() -> Duration {
     let mut total = Duration::ZERO;
     for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
         let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        let nanos = text.split_ascii_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or_default();
+        let nanos =
+            text.split_ascii_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or_default();
         total += Duration::from_nanos(nanos);
     }
     total

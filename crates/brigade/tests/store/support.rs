@@ -52,7 +52,14 @@ pub(crate) fn led(lease: &Lease, session: &SessionId, length: u64, events: Vec<E
 
 /// Anyone's append.
 pub(crate) fn outside(session: &SessionId, events: Vec<Event>) -> Append {
-    Append { session: session.clone(), expect: Expect::Exists, events, blobs: Vec::new(), lease: None, at: 1_000 }
+    Append {
+        session: session.clone(),
+        expect: Expect::Exists,
+        events,
+        blobs: Vec::new(),
+        lease: None,
+        at: 1_000,
+    }
 }
 
 pub(crate) async fn lease(store: &dyn Store, root: &SessionId) -> Lease {

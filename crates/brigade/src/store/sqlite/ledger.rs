@@ -72,9 +72,7 @@ impl<'a> Ledger<'a> {
         }
         self.keep(&job.session, &job.encoded)?;
         let first_pos = self.next_pos;
-        for (fact, seq) in job.encoded.facts.iter().zip(length..) {
-            self.insert(&job.session, seq, job.at, u64::from(VERSION), fact)?;
-        }
+        self.insert(&job.session, length, job.at, u64::from(VERSION), &job.encoded.facts)?;
         match &job.lease {
             Some(lease) => self.touch(lease, job.at)?,
             None => self.written.stirs = true,
@@ -82,24 +80,25 @@ impl<'a> Ledger<'a> {
         Ok(Appended { first_seq: length, first_pos })
     }
 
-    /// Writes one fact at the next position.
+    /// Writes facts of one session from `seq` on at the next positions.
     pub(super) fn insert(
         &mut self,
         session: &SessionId,
         seq: u64,
         at: u64,
         v: u64,
-        fact: &Fact,
+        facts: &[Fact],
     ) -> rusqlite::Result<()> {
-        let pos = self.next_pos;
-        let sum = codec::checksum(session.as_str(), seq, pos, at, v, &fact.body);
-        self.connection
-            .prepare_cached(
-                "INSERT INTO events (pos, session, seq, at, v, outside, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            )?
-            .execute(params![pos, session.as_str(), seq, at, v, fact.outside, fact.body, sum])?;
-        self.next_pos += 1;
-        self.written.bytes += fact.body.len() as u64 + 128;
+        let mut statement = self.connection.prepare_cached(
+            "INSERT INTO events (pos, session, seq, at, v, outside, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        )?;
+        for (fact, seq) in facts.iter().zip(seq..) {
+            let pos = self.next_pos;
+            let sum = codec::checksum(session.as_str(), seq, pos, at, v, &fact.body);
+            statement.execute(params![pos, session.as_str(), seq, at, v, fact.outside, fact.body, sum])?;
+            self.next_pos += 1;
+            self.written.bytes += fact.body.len() as u64 + 128;
+        }
         Ok(())
     }
 

@@ -157,7 +157,7 @@ impl Snapshot<'_> {
             return Err(damaged("its checksum does not fit".into()));
         }
         let mut event = codec::decode(body, v).map_err(|error| error.of(session, seq))?;
-        codec::hydrate(&mut event, body, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))
+        codec::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))
             .map_err(|error| error.of(session, seq))?;
         if outside != u64::from(event.is_outside_word()) {
             return Err(damaged("its mark as an outside word was altered".into()));

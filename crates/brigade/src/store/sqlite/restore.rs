@@ -66,9 +66,7 @@ impl Ledger<'_> {
         growing.into_iter().try_for_each(|session| self.check_idle(session))?;
         for entry in &new {
             self.keep(&entry.session, &entry.encoded)?;
-            for fact in &entry.encoded.facts {
-                self.insert(&entry.session, entry.seq, entry.at, entry.v, fact)?;
-            }
+            self.insert(&entry.session, entry.seq, entry.at, entry.v, &entry.encoded.facts)?;
         }
         self.written.stirs |= !new.is_empty();
         Ok(new.len() as u64)

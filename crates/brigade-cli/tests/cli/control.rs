@@ -1,0 +1,166 @@
+//! Stopping, telling, going on.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::{Home, Running, text};
+
+/// A child that has something to say and then hangs.
+const HANGING: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+text = "I begin."
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Sleeper", task = "sleep" }
+[[reply]]
+agent = "Sleeper"
+turn = 1
+text = "half of it"
+[[reply.call]]
+tool = "echo"
+arguments = { text = "x" }
+[[reply]]
+agent = "Sleeper"
+turn = 2
+fault = "hang"
+"#;
+
+fn until_it_hangs(home: &Home) -> Running {
+    let mut running = Running::start(home, HANGING, &[]);
+    while running.wait_for("called")["turn"] != 2 {}
+    running
+}
+
+#[test]
+fn an_interrupt_cancels_with_what_there_is() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let home = Home::new();
+        let running = until_it_hangs(&home);
+        let id = running.session.clone();
+        running.signal(signal);
+        let (code, lines, time) = running.end();
+        assert_eq!(code, 130);
+        assert!(time < Duration::from_secs(2), "{time:?}");
+        let report = lines.last().unwrap();
+        assert_eq!(report["status"], "cancelled");
+        assert_eq!(report["agents"][1]["status"], "cancelled");
+        assert_eq!(report["result"], "I begin.");
+        home.brigade(&["resume", &id]).exits(130).prints("I begin.").says("cancelled by the person");
+        home.brigade(&["cancel", &id]).exits(0).says("already ended");
+    }
+}
+
+#[test]
+fn a_second_interrupt_leaves_at_once() {
+    let home = Home::new();
+    let running = until_it_hangs(&home);
+    running.signal(Signal::INT);
+    running.signal(Signal::TERM);
+    let (code, _, time) = running.end();
+    assert_eq!(code, 130);
+    assert!(time < Duration::from_secs(2), "{time:?}");
+}
+
+#[test]
+fn another_process_cancels() {
+    let home = Home::new();
+    let running = until_it_hangs(&home);
+    home.brigade(&["cancel", &running.session]).exits(0).says("cancelled");
+    let (code, _, time) = running.end();
+    assert_eq!(code, 130);
+    assert!(time < Duration::from_secs(2), "{time:?}");
+}
+
+#[test]
+fn a_session_that_nobody_runs_is_cancelled_on_the_spot() {
+    let home = Home::new();
+    let running = until_it_hangs(&home);
+    let id = running.session.clone();
+    running.signal(Signal::KILL);
+    assert_eq!(running.end().0, 1009);
+    home.brigade(&["sessions", "list"]).exits(0).prints("interrupted");
+    home.brigade(&["cancel", &id]).exits(0).says("is now cancelled");
+    home.brigade(&["sessions", "list"]).exits(0).prints("cancelled");
+}
+
+#[test]
+fn what_is_told_after_the_end_is_answered() {
+    let home = Home::new();
+    let report = home.report("[[reply]]\nturn = 1\ntext = 'first'\n[[reply]]\ntext = 'second: {heard}'", &[]);
+    let id = report["session_id"].as_str().unwrap();
+    let told = home.brigade(&["tell", id, "and", "now?"]);
+    assert!(told.exits(0).stdout.starts_with("second: "), "{}", told.stdout);
+    told.prints("and now?");
+    let again = home.brigade(&["resume", id]);
+    assert_eq!(again.exits(0).stdout, told.stdout);
+    home.brigade(&["tell", id, " "]).exits(2);
+}
+
+#[test]
+fn what_is_told_while_it_runs_is_heard() {
+    let home = Home::new();
+    let script = "[[reply]]\nturn = 1\ndelay_ms = 800\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
+                  [[reply]]\ntext = 'heard: {heard}'";
+    let mut running = Running::start(&home, script, &[]);
+    running.wait_for("called");
+    home.brigade(&["tell", &running.session, "hurry"]).exits(0).says("is running");
+    let (code, lines, _) = running.end();
+    assert_eq!(code, 0);
+    assert!(lines.last().unwrap()["result"].as_str().unwrap().contains("hurry"), "{lines:?}");
+}
+
+#[test]
+fn a_killed_run_goes_on_and_does_nothing_twice() {
+    let home = Home::new();
+    let script = r#"
+    [[reply]]
+    agent = "lead"
+    turn = 1
+    [[reply.call]]
+    tool = "shell"
+    arguments = { command = "echo once >> count" }
+    [[reply.call]]
+    tool = "delegate"
+    arguments = { role = "Half", task = "do" }
+    [[reply]]
+    agent = "lead"
+    text = "{result:1}"
+    [[reply]]
+    agent = "Half"
+    turn = 1
+    [[reply.call]]
+    tool = "shell"
+    arguments = { command = "echo child >> count" }
+    [[reply]]
+    agent = "Half"
+    turn = 2
+    attempt = 1
+    fault = "hang"
+    [[reply]]
+    agent = "Half"
+    text = "finished"
+    "#;
+    let mut running = Running::start(&home, script, &["--mode", "auto"]);
+    let id = running.session.clone();
+    let is_hanging = |called: &serde_json::Value| called["agent"] == "Half" && called["turn"] == 2;
+    while !is_hanging(&running.wait_for("called")) {}
+    running.signal(Signal::KILL);
+    assert_eq!(running.end().0, 1009);
+    let resumed = home.brigade(&["resume", &id, "--output-format", "stream-json"]);
+    let lines = resumed.exits(0).lines();
+    assert_eq!(lines.last().unwrap()["result"], "[Half]: finished");
+    let life: Vec<&str> = lines
+        .iter()
+        .filter(|line| line.get("id").is_some())
+        .map(|line| line["type"].as_str().unwrap())
+        .collect();
+    assert_eq!((life.first(), life.last()), (Some(&"subagent_start"), Some(&"subagent_complete")));
+    let mut count: Vec<String> = text(home.work().join("count")).lines().map(str::to_owned).collect();
+    count.sort();
+    assert_eq!(count, ["child", "once"]);
+    assert!(lines.last().unwrap()["usage"]["in_doubt_tokens"].as_u64().unwrap() > 0);
+    assert_eq!(home.brigade(&["resume", &id]).exits(0).stdout, "[Half]: finished\n");
+}

@@ -1,0 +1,172 @@
+//! Every way a command can end.
+
+use std::time::{Duration, Instant};
+
+use crate::support::Home;
+
+const HELLO: &str = "[[reply]]\ntext = 'hello'";
+const ENDLESS: &str = "[[reply]]\npurpose = 'grace'\ntext = 'this far'\n\
+                       [[reply]]\ntext = 'on'\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }";
+
+#[test]
+fn done_is_0_and_prints_only_the_result() {
+    let home = Home::new();
+    let done = home.run(HELLO, &[]);
+    assert_eq!(done.exits(0).stdout, "hello\n");
+    done.says("lead").says("brigade sessions show ");
+}
+
+#[test]
+fn the_task_comes_from_standard_input() {
+    let home = Home::new();
+    let model = home.script("[[reply]]\ntext = '{task}'");
+    for arguments in [vec!["run", "--model", &model], vec!["run", "--model", &model, "-"]] {
+        let done = home.with_input(&arguments, "from a pipe");
+        assert!(done.exits(0).stdout.contains("from a pipe"));
+    }
+}
+
+#[test]
+fn failed_is_1_and_says_why() {
+    let home = Home::new();
+    home.run("[[reply]]\nfault = 'refused'", &[])
+        .exits(1)
+        .says("the scripted model refuses")
+        .says("brigade resume ");
+    home.run("[[reply]]\nagent = 'nobody'\ntext = 'x'", &[])
+        .exits(1)
+        .says("the script has no reply for lead at turn 1");
+}
+
+#[test]
+fn incomplete_is_3_with_the_partial_result_and_the_flag_that_helps() {
+    let home = Home::new();
+    let done = home.run(ENDLESS, &["--max-turns", "3"]);
+    done.exits(3).prints("this far").says("the limit of turns").says("--max-turns 6");
+    let id = done.stderr.split_whitespace().find(|word| word.len() == 26).unwrap().to_owned();
+    home.brigade(&["resume", &id, "--max-turns", "4"]).exits(3).says("--max-turns 8");
+    home.run(ENDLESS, &["--budget-tokens", "20000", "--max-turns", "5000"])
+        .exits(3)
+        .says("--budget-tokens 40000");
+    let priced = format!("[price]\ninput = 100.0\noutput = 100.0\n{ENDLESS}");
+    home.run(&priced, &["--budget-usd", "1.5", "--max-turns", "5000"]).exits(3).says("--budget-usd 3");
+    home.run("[[reply]]\npurpose = 'grace'\ntext='late'\n[[reply]]\nfault = 'hang'", &["--timeout", "300ms"])
+        .exits(3)
+        .says("--timeout 600ms");
+}
+
+#[test]
+fn usage_is_2() {
+    let home = Home::new();
+    let model = home.script(HELLO);
+    let unknown = "a".repeat(26);
+    let wrong: [(&[&str], &str); 19] = [
+        (&["run", "--model", &model, "  "], "empty"),
+        (&["run", "--model", &model], "empty"),
+        (&["run", "the task"], "brigade demo"),
+        (&["run", "--model", "script:/nowhere/s.toml", "x"], "/nowhere/s.toml"),
+        (&["run", "--model", "anthropic/claude", "x"], "anthropic/claude"),
+        (&["run", "--model", &model, "--agent", "coder", "x"], "coder"),
+        (&["run", "--model", &model, "--mode", "yolo", "x"], "plan"),
+        (&["run", "--model", &model, "--timeout", "soon", "x"], "duration"),
+        (&["run", "--model", &model, "--budget-usd", "1e3", "x"], "dollars"),
+        (&["run", "--model", &model, "--max-turns", "0", "x"], "0"),
+        (&["run", "--model", &model, "--cwd", "/nowhere", "x"], "/nowhere"),
+        (&["run", "--model", &model, "--nonsense", "x"], "--nonsense"),
+        (&["resume", "not-an-id"], "is not a session id"),
+        (&["resume", &unknown], "there is no session"),
+        (&["tell", &unknown, "hi"], "there is no session"),
+        (&["cancel", &unknown], "there is no session"),
+        (&["sessions", "show", &unknown], "there is no session"),
+        (&["sessions", "rm", &unknown], "there is no session"),
+        (&["sessions", "import", "/nowhere/x"], "/nowhere/x"),
+    ];
+    for (arguments, words) in wrong {
+        home.brigade(arguments).exits(2).says(words);
+    }
+    let no_script = home.script("nonsense");
+    home.brigade(&["run", "--model", &no_script, "x"]).exits(2).says("script");
+}
+
+#[test]
+fn help_teaches_and_costs_nothing() {
+    let home = Home::new();
+    home.brigade(&["--help"]).exits(0).prints("Examples:").prints("Exit codes:").prints("brigade demo");
+    home.brigade(&["--version"]).exits(0).prints("brigade ");
+    home.brigade(&[]).exits(2);
+    assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
+}
+
+#[test]
+fn a_model_that_errs_with_tools_goes_on() {
+    let home = Home::new();
+    home.write("work/a.txt", "content");
+    let done = home.run(
+        r#"
+        [[reply]]
+        turn = 1
+        [[reply.call]]
+        tool = "read_file"
+        raw = '{"path":"a.txt","path":"b.txt"}'
+        [[reply.call]]
+        tool = "no_such_tool"
+        [[reply.call]]
+        tool = "read_file"
+        arguments = { file = "a.txt" }
+        [[reply.call]]
+        tool = "read_file"
+        raw = 'not json'
+        [[reply]]
+        turn = 2
+        text = "{results}"
+        "#,
+        &[],
+    );
+    done.exits(0).prints("path").prints("no_such_tool").prints("do not fit");
+    assert!(!done.stdout.contains("content"), "{}", done.stdout);
+}
+
+#[test]
+fn stores_that_cannot_be_used_are_1() {
+    let home = Home::new();
+    home.run(HELLO, &["--store", "/proc/nowhere/s.db"]).exits(1).says("/proc/nowhere");
+    let store = home.work().join("new.db");
+    let store = store.to_str().unwrap();
+    home.run(HELLO, &["--store", store]).exits(0);
+    // The format of the store is a number at a fixed place of the file.
+    let mut bytes = std::fs::read(store).unwrap();
+    bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
+    std::fs::write(store, bytes).unwrap();
+    home.run(HELLO, &["--store", store]).exits(1).says("upgrade brigade");
+    home.write("work/broken.db", &"this is no store ".repeat(100));
+    home.run(HELLO, &["--store", "broken.db"]).exits(1).says("broken.db");
+}
+
+#[test]
+fn a_reader_that_goes_is_no_accident() {
+    let home = Home::new();
+    let model = home.script(HELLO);
+    let mut child = home.command(&["run", "--model", &model, "x"]).spawn().unwrap();
+    drop(child.stdout.take());
+    let done = crate::support::Done::of(child.wait_with_output().unwrap());
+    assert!(!done.stderr.contains("panic"), "{}", done.stderr);
+    assert_eq!(done.code, 141);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let done = home.command(&["run", "--model", &model, "x"]).stdout(full).output().unwrap();
+    crate::support::Done::of(done).exits(1).says("standard output cannot be written");
+}
+
+#[test]
+fn the_demo_repairs_the_project() {
+    let home = Home::new();
+    let since = Instant::now();
+    let done = home.command(&["demo"]).env("TMPDIR", home.work()).output().unwrap();
+    let done = crate::support::Done::of(done);
+    done.exits(0).prints("The project is repaired").prints("0 failed").says("[Writer]: ").says("Fixer");
+    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
+    let id = list[0]["session_id"].as_str().unwrap();
+    home.brigade(&["sessions", "tree", id]).exits(0).prints("└─ Writer");
+    home.brigade(&["sessions", "show", &format!("{id}.2-1")]).exits(0).prints("old does not occur");
+    home.brigade(&["tell", id, "thanks"]).exits(0).prints("thanks");
+}

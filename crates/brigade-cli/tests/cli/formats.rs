@@ -1,0 +1,151 @@
+//! The three output formats.
+
+use serde_json::Value;
+
+use crate::support::Home;
+
+const TEAM: &str = r#"
+[price]
+input = 1.0
+output = 2.0
+[[reply]]
+agent = "lead"
+turn = 1
+text = "splitting"
+chunks = 3
+[[reply.call]]
+tool = "delegate"
+repeat = 2
+arguments = { role = "Worker {n}", task = "part {n}" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Broken", task = "fail" }
+[[reply]]
+agent = "lead"
+turn = 2
+text = "{results}"
+[[reply]]
+agent = "Broken"
+fault = "refused"
+[[reply]]
+task = "part"
+turn = 1
+text = "working"
+chunks = 4
+[[reply.call]]
+tool = "echo"
+arguments = { text = "e" }
+[[reply]]
+task = "part"
+turn = 2
+text = "did {result:0}"
+chunks = 2
+"#;
+
+#[test]
+fn json_is_one_object() {
+    let home = Home::new();
+    let report = home.report(TEAM, &[]);
+    assert_eq!(report["status"], "done");
+    assert!(report["result"].as_str().unwrap().starts_with("[Worker 0]: did e\n[Worker 1]: did e\n"));
+    assert_eq!(report["turns"], 2);
+    assert_eq!(report["agents"].as_array().unwrap().len(), 4);
+    let sum = |key: &str| -> u64 {
+        report["agents"].as_array().unwrap().iter().map(|agent| agent["usage"][key].as_u64().unwrap()).sum()
+    };
+    for key in ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "in_doubt_tokens"]
+    {
+        assert_eq!(report["usage"][key].as_u64().unwrap(), sum(key), "{key}");
+    }
+    assert!(report["cost_usd"].as_f64().unwrap() > 0.0);
+    let broken = &report["agents"][3];
+    assert_eq!((broken["status"].as_str(), broken["agent"].as_str()), (Some("failed"), Some("Broken")));
+    assert!(broken["key"].as_str().unwrap().starts_with("delegate:"));
+    let failed = home.run("[[reply]]\nfault = 'refused'", &["--output-format", "json"]);
+    assert_eq!(failed.exits(1).json()["error"], "the scripted model refuses");
+}
+
+fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["type"] == kind).collect()
+}
+
+#[test]
+fn stream_json_has_every_fact_and_every_life() {
+    let home = Home::new();
+    let done = home.run(TEAM, &["--output-format", "stream-json"]);
+    let lines = done.exits(0).lines();
+    let report = lines.last().unwrap();
+    assert_eq!((report["type"].as_str(), report["status"].as_str()), (Some("result"), Some("done")));
+    let facts: Vec<&Value> = lines.iter().filter(|line| line.get("seq").is_some()).collect();
+    for fact in &facts {
+        for key in ["session", "parent", "depth", "agent", "key", "seq", "at", "type"] {
+            assert!(fact.get(key).is_some(), "no {key} in {fact}");
+        }
+    }
+    let id = report["session_id"].as_str().unwrap();
+    let shown = home.brigade(&["sessions", "show", id, "--output-format", "json"]).json();
+    let of_root = facts.iter().filter(|fact| fact["session"] == id).count();
+    assert_eq!(of_root, shown["records"].as_array().unwrap().len(), "every fact, once");
+    let deltas = of_kind(&lines, "delta");
+    assert!(deltas.iter().all(|delta| delta["live"] == true) && !deltas.is_empty());
+
+    let starts = of_kind(&lines, "subagent_start");
+    assert_eq!(starts.len(), 3);
+    for start in starts {
+        assert_eq!(start["mode"], "delegate");
+        let life: Vec<&str> = lines
+            .iter()
+            .filter(|line| line["id"] == start["id"])
+            .map(|line| line["type"].as_str().unwrap())
+            .collect();
+        let is_end = |kind: &&str| matches!(*kind, "subagent_complete" | "subagent_error");
+        assert_eq!(life.first(), Some(&"subagent_start"), "{life:?}");
+        assert!(life.last().is_some_and(is_end), "{life:?}");
+        assert_eq!(life.iter().copied().filter(|kind| is_end(kind)).count(), 1, "{life:?}");
+        let calls = |kind: &str| life.iter().filter(|other| **other == kind).count();
+        assert_eq!(calls("subagent_tool_call_start"), calls("subagent_tool_call_end"));
+        if start["description"] != "Broken" {
+            assert!(
+                calls("subagent_stream_delta") >= 4 && calls("subagent_tool_call_start") == 1,
+                "{life:?}"
+            );
+        }
+    }
+    assert_eq!(of_kind(&lines, "subagent_error").len(), 1);
+}
+
+#[test]
+fn hostile_text_does_not_reach_a_terminal() {
+    let home = Home::new();
+    let script = r#"
+    [[reply]]
+    turn = 1
+    agent = "lead"
+    [[reply.call]]
+    tool = "message"
+    arguments = { text = "hi \u001b[2J\u009b31m\u202e there\nlead: done" }
+    [[reply.call]]
+    tool = "delegate"
+    arguments = { role = "Good", task = "\u001b]0;title\u0007x" }
+    [[reply]]
+    agent = "Good"
+    fault = "refused"
+    [[reply]]
+    text = "raw \u001b[1m bytes"
+    "#;
+    let done = home.run(script, &["-v"]);
+    assert_eq!(done.exits(0).stdout, "raw \u{1b}[1m bytes\n", "a pipe gets what was said");
+    let hostile = |text: &str| text.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\u{7}']);
+    assert!(!hostile(&done.stderr), "{:?}", done.stderr);
+    done.says("[lead]: hi \\u{1b}[2J\\u{9b}31m\\u{202e} there\n    lead: done");
+    for format in ["text", "json"] {
+        let list = home.brigade(&["sessions", "list", "--output-format", format]);
+        assert!(!hostile(&list.stdout));
+    }
+    let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
+    let id = list[0]["session_id"].as_str().unwrap();
+    for arguments in [["show", "text"], ["show", "json"], ["tree", "text"], ["tree", "json"]] {
+        let done = home.brigade(&["sessions", arguments[0], id, "--output-format", arguments[1]]);
+        assert!(!hostile(&done.exits(0).stdout), "{arguments:?}: {:?}", done.stdout);
+    }
+}

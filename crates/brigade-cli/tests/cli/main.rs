@@ -1,0 +1,15 @@
+//! The command as people use it: real processes, each test with a home of its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and fail where something is not as it should be"
+)]
+
+mod config;
+mod control;
+mod exits;
+mod formats;
+mod sessions;
+mod stories;
+mod support;

@@ -1,0 +1,190 @@
+//! The stories of the contracts.
+
+use std::io::{BufRead, BufReader};
+
+use crate::support::{Done, Home};
+
+const PRESETS: &str = r#"
+[swarm.roles.researcher]
+system_prompt = "You are a meticulous researcher."
+tools = ["grep", "read_file"]
+[swarm.roles.writer]
+system_prompt = "You write clearly."
+tools = ["read_file", "write_file", "edit_file"]
+"#;
+
+#[test]
+fn s01_presets_are_used_and_results_flow_on() {
+    let home = Home::new();
+    home.write("home/config.toml", PRESETS);
+    home.write("work/trends.txt", "agents delegate");
+    let report = home.report(
+        r#"
+        [[reply]]
+        agent = "lead"
+        turn = 1
+        [[reply.call]]
+        tool = "delegate"
+        arguments = { role = "Researcher", task = "find trends" }
+        [[reply]]
+        agent = "lead"
+        turn = 2
+        [[reply.call]]
+        tool = "delegate"
+        arguments = { role = "Writer", task = "summarise: {result:0}" }
+        [[reply]]
+        agent = "lead"
+        turn = 3
+        text = "Synthesis: {result:0}"
+        [[reply]]
+        agent = "researcher"
+        turn = 1
+        [[reply.call]]
+        tool = "read_file"
+        arguments = { path = "trends.txt" }
+        [[reply.call]]
+        tool = "shell"
+        arguments = { command = "true" }
+        [[reply]]
+        agent = "researcher"
+        turn = 2
+        text = "I found: {result:0} / {result:1}"
+        [[reply]]
+        agent = "writer"
+        text = "In short ({task})"
+        "#,
+        &[],
+    );
+    let result = report["result"].as_str().unwrap();
+    assert!(
+        result.starts_with("Synthesis: [Writer]: In short (summarise: [Researcher]: I found: "),
+        "{result}"
+    );
+    assert!(result.contains("agents delegate"), "{result}");
+    assert!(result.contains("shell"), "the preset has no shell: {result}");
+    let agents: Vec<&str> =
+        report["agents"].as_array().unwrap().iter().map(|a| a["agent"].as_str().unwrap()).collect();
+    assert_eq!(agents, ["lead", "Researcher", "Writer"]);
+    let id = report["session_id"].as_str().unwrap();
+    home.brigade(&["sessions", "export", id]).exits(0).prints("You are a meticulous researcher.");
+}
+
+#[test]
+fn s02_a_role_without_a_preset_gets_a_prompt_of_its_own() {
+    let home = Home::new();
+    home.write("work/app.txt", "password = secret");
+    let report = home.report(
+        r#"
+        [[reply]]
+        agent = "lead"
+        turn = 1
+        [[reply.call]]
+        tool = "delegate"
+        arguments = { role = "Security Auditor", task = "check app.txt" }
+        [[reply]]
+        agent = "lead"
+        turn = 2
+        text = "{result:0}"
+        [[reply]]
+        agent = "Security Auditor"
+        turn = 1
+        [[reply.call]]
+        tool = "read_file"
+        arguments = { path = "app.txt" }
+        [[reply]]
+        agent = "Security Auditor"
+        turn = 2
+        text = "A password in plain text."
+        "#,
+        &[],
+    );
+    assert_eq!(report["result"], "[Security Auditor]: A password in plain text.");
+    let id = report["session_id"].as_str().unwrap();
+    home.brigade(&["sessions", "export", id]).exits(0).prints("You are Security Auditor");
+    let child = format!("{id}.1-0");
+    home.brigade(&["sessions", "show", &child]).exits(0).prints("check app.txt").prints("password = secret");
+}
+
+const NESTED: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Middle", task = "go deeper" }
+[[reply]]
+agent = "lead"
+turn = 2
+text = "{result:0}"
+[[reply]]
+agent = "Middle"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Deep", task = "be deep" }
+[[reply]]
+agent = "Middle"
+turn = 2
+text = "below: {result:0}"
+[[reply]]
+agent = "Deep"
+text = "deep words"
+"#;
+
+#[test]
+fn s03_delegation_can_be_disabled_and_has_a_depth() {
+    let home = Home::new();
+    home.brigade(&["tools", "list"]).exits(0).prints("delegate");
+    let without = home.brigade(&["tools", "list", "--set", "swarm.enabled=false"]);
+    assert!(!without.exits(0).stdout.contains("delegate"), "{}", without.stdout);
+
+    let refused = home.run(NESTED, &[]);
+    refused.exits(0).prints("[Middle]: below: ").prints("recursion");
+    let allowed = home.run(NESTED, &["--set", "swarm.max_depth=2"]);
+    assert_eq!(allowed.exits(0).stdout, "[Middle]: below: [Deep]: deep words\n");
+    let disabled = home.run(NESTED, &["--set", "swarm.enabled=false"]);
+    disabled.exits(0).prints("Delegation is disabled in configuration");
+}
+
+const MESSAGE: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Reader", task = "read" }
+[[reply]]
+agent = "lead"
+turn = 2
+text = "over"
+[[reply]]
+agent = "Reader"
+turn = 1
+[[reply.call]]
+tool = "message"
+arguments = { text = "half way" }
+[[reply]]
+agent = "Reader"
+turn = 2
+delay_ms = 700
+text = "read"
+"#;
+
+#[test]
+fn s04_a_message_is_seen_before_the_end() {
+    let home = Home::new();
+    home.write("home/config.toml", "[swarm.roles.reader]\ntools = [\"read_file\"]\n");
+    let model = home.script(MESSAGE);
+    let mut child = home.command(&["run", "--model", &model, "the task"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let seen = lines.by_ref().map(Result::unwrap).find(|line| line == "[Reader]: half way");
+    assert!(seen.is_some());
+    assert!(child.try_wait().unwrap().is_none(), "the message came after the end");
+    lines.for_each(drop);
+    Done::of(child.wait_with_output().unwrap()).exits(0);
+
+    let report = home.report(MESSAGE, &[]);
+    assert_eq!(report["messages"][0]["text"], "[Reader]: half way");
+    assert_eq!(report["messages"][0]["role"], "Reader");
+    assert_eq!(report["result"], "over");
+}

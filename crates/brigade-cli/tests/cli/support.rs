@@ -1,0 +1,195 @@
+//! A home for one test, and what came of a command.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A home, a folder to work in, and nothing else.
+pub(crate) struct Home {
+    folder: tempfile::TempDir,
+}
+
+/// What came of a command.
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Home {
+    pub(crate) fn new() -> Home {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("home")).unwrap();
+        std::fs::create_dir(folder.path().join("work")).unwrap();
+        Home { folder }
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let file = self.folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// Writes a script and names it as a model.
+    pub(crate) fn script(&self, text: &str) -> String {
+        format!("script:{}", self.write("script.toml", text).display())
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brigade"));
+        command.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("BRIGADE_HOME", self.home()).current_dir(self.work());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn brigade(&self, arguments: &[&str]) -> Done {
+        Done::of(self.command(arguments).output().unwrap())
+    }
+
+    /// Runs a script with a task.
+    pub(crate) fn run(&self, script: &str, arguments: &[&str]) -> Done {
+        let model = self.script(script);
+        let mut all = vec!["run", "--model", &model, "the task"];
+        all.extend(arguments);
+        self.brigade(&all)
+    }
+
+    /// Runs a script and reads the report.
+    pub(crate) fn report(&self, script: &str, arguments: &[&str]) -> Value {
+        let done = self.run(script, &[&["--output-format", "json"], arguments].concat());
+        done.json()
+    }
+
+    pub(crate) fn with_input(&self, arguments: &[&str], input: &str) -> Done {
+        let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        // The command may end without reading.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        Done::of(child.wait_with_output().unwrap())
+    }
+}
+
+impl Done {
+    pub(crate) fn of(output: Output) -> Done {
+        use std::os::unix::process::ExitStatusExt;
+        let status = output.status;
+        Done {
+            code: status.code().unwrap_or_else(|| 1000 + status.signal().unwrap_or_default()),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn exits(&self, code: i32) -> &Done {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn says(&self, words: &str) -> &Done {
+        assert!(self.stderr.contains(words), "no `{words}` in stderr: {}", self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn prints(&self, words: &str) -> &Done {
+        assert!(
+            self.stdout.contains(words),
+            "no `{words}` in stdout: {}\nstderr: {}",
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error} in {}\nstderr: {}", self.stdout, self.stderr))
+    }
+
+    /// Every line of `stream-json`.
+    #[track_caller]
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line}")))
+            .collect()
+    }
+}
+
+/// A run that goes on in the background, and its session.
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) session: String,
+    seen: BufReader<std::process::ChildStdout>,
+}
+
+impl Running {
+    /// Starts a run and waits for its first fact.
+    pub(crate) fn start(home: &Home, script: &str, arguments: &[&str]) -> Running {
+        let model = home.script(script);
+        let mut all = vec!["run", "--output-format", "stream-json", "--model", &model, "the task"];
+        all.extend(arguments);
+        let mut child = home.command(&all).spawn().unwrap();
+        let mut seen = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        seen.read_line(&mut line).unwrap();
+        let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line}"));
+        let session = first["session"].as_str().unwrap().to_owned();
+        Running { child, session, seen }
+    }
+
+    /// Reads on until a line of this type.
+    pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.seen.read_line(&mut line).unwrap() > 0, "no `{kind}` before the end");
+            let value: Value = serde_json::from_str(&line).unwrap();
+            if value["type"] == kind {
+                return value;
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for the end, and says how long that took.
+    pub(crate) fn end(mut self) -> (i32, Vec<Value>, Duration) {
+        use std::os::unix::process::ExitStatusExt;
+        let since = Instant::now();
+        let mut lines = Vec::new();
+        for line in (&mut self.seen).lines() {
+            lines.push(serde_json::from_str(&line.unwrap()).unwrap());
+        }
+        let status = self.child.wait().unwrap();
+        let code = status.code().unwrap_or_else(|| 1000 + status.signal().unwrap_or_default());
+        (code, lines, since.elapsed())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn text(file: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}

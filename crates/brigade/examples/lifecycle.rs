@@ -1,0 +1,53 @@
+//! A subscriber that prints what sub-agents do, through the six callbacks.
+
+use std::error::Error;
+use std::io::Write;
+
+use brigade::lifecycle::Observer;
+use brigade::model::script::Script;
+use brigade::{Models, Runtime, Settings, SubagentCallbacks, Task, Workspace};
+
+const SCRIPT: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Scout", task = "Look around." }
+[[reply]]
+agent = "Scout"
+turn = 1
+text = "Let me see."
+[[reply.call]]
+tool = "list_dir"
+arguments = { path = "." }
+[[reply]]
+text = "That was all."
+"#;
+
+fn say(line: String) {
+    // A closed pipe is no reason to stop.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+#[tokio::main(flavor = "current_thread")]
+pub async fn main() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let settings = Settings::new("script", Workspace::open(folder.path())?);
+    let runtime = Runtime::in_memory(settings, Models::default().with("script", Script::parse(SCRIPT)?));
+    let mut callbacks = SubagentCallbacks {
+        on_start: Some(Box::new(|info| say(format!("{} starts as {}", info.id, info.description)))),
+        on_stream_delta: Some(Box::new(|id, text| say(format!("{id} says {text}")))),
+        on_tool_call_start: Some(Box::new(|id, call| say(format!("{id} calls {}", call.name)))),
+        on_tool_call_end: Some(Box::new(|id, result| say(format!("{id} gets {}", result.text)))),
+        on_complete: Some(Box::new(|id, result| say(format!("{id} is done after {} turns", result.turns)))),
+        on_error: Some(Box::new(|id, error| say(format!("{id} failed: {error}")))),
+    };
+    let run = runtime.start(Task::new("Send a scout.")).await?;
+    let (mut watch, mut observer) = (run.watch(), Observer::new());
+    while let Some(live) = watch.next().await {
+        observer.observe(&live).iter().for_each(|event| callbacks.call(event));
+    }
+    run.ending().await?;
+    Ok(())
+}

@@ -1,0 +1,15 @@
+//! The examples run.
+
+#[path = "../../examples/custom_tool.rs"]
+mod custom_tool;
+#[path = "../../examples/embedded.rs"]
+mod embedded;
+#[path = "../../examples/lifecycle.rs"]
+mod lifecycle;
+
+#[test]
+fn the_examples_run() {
+    custom_tool::main().unwrap();
+    embedded::main().unwrap();
+    lifecycle::main().unwrap();
+}

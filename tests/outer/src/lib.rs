@@ -1,0 +1,36 @@
+//! Support for tests of the `brigade` command that need real processes, signals and terminals.
+//!
+//! The command itself is built before: `cargo build -p brigade-cli`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The `brigade` command beside this test binary.
+pub fn brigade() -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_default();
+    let folder = test.parent().and_then(|deps| deps.parent()).map(PathBuf::from).unwrap_or_default();
+    folder.join("brigade")
+}
+
+/// A command with its own home and nothing else of this environment that matters.
+#[expect(clippy::disallowed_methods, reason = "the tests start the command")]
+pub fn command(home: &std::path::Path) -> Command {
+    let mut command = Command::new(brigade());
+    command.env("BRIGADE_HOME", home).env("HOME", home).env_remove("NO_COLOR");
+    command
+}
+
+/// The processes whose command line carries this text, zombies left out.
+pub fn processes_with(text: &str) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let own = std::process::id();
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| *pid != own)
+        .filter(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(text)
+        })
+        .collect()
+}

@@ -1,0 +1,274 @@
+//! `kill -9` at many moments of a run with parallel children at several depths, then `brigade resume`.
+//!
+//! The witnesses are outside: a file to which each shell call adds its name, and the script's journal, which has a
+//! line for every request that reached the model.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use brigade_outer_tests::{command, processes_with};
+use serde_json::Value;
+
+const POINTS: u32 = 120;
+
+const SCRIPT: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+delay_ms = 10
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Left", task = "left" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Right", task = "right" }
+[[reply.call]]
+tool = "shell"
+arguments = { command = "echo lead >> COUNT; sleep 0.03" }
+[[reply]]
+agent = "lead"
+turn = 2
+delay_ms = 10
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "lead.txt", content = "written once" }
+[[reply]]
+agent = "lead"
+text = "all done"
+delay_ms = 10
+
+[[reply]]
+agent = "Left"
+turn = 1
+delay_ms = 10
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "LeafA", task = "a" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "LeafB", task = "b" }
+[[reply]]
+agent = "Left"
+text = "left"
+delay_ms = 10
+
+[[reply]]
+agent = "Right"
+turn = 1
+delay_ms = 10
+[[reply.call]]
+tool = "shell"
+arguments = { command = "echo right >> COUNT; (setsid sleep 300 &) ; sleep 0.05" }
+[[reply]]
+agent = "Right"
+text = "right"
+delay_ms = 10
+
+[[reply]]
+agent = "LeafA"
+turn = 1
+delay_ms = 10
+[[reply.call]]
+tool = "shell"
+arguments = { command = "echo leafA >> COUNT; sleep 0.02" }
+[[reply]]
+agent = "LeafA"
+turn = 2
+delay_ms = 10
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Deepest", task = "d" }
+[[reply]]
+agent = "Deepest"
+turn = 1
+[[reply.call]]
+tool = "shell"
+arguments = { command = "echo deepest >> COUNT" }
+[[reply]]
+text = "{role} is done"
+delay_ms = 10
+"#;
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place { folder };
+        std::fs::create_dir(place.path("work")).unwrap();
+        let journal = format!("journal = {:?}\n", place.path("journal"));
+        let script = journal + &SCRIPT.replace("COUNT", place.path("count").to_str().unwrap());
+        std::fs::write(place.path("script.toml"), script).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn start(&self) -> Child {
+        let model = format!("script:{}", self.path("script.toml").display());
+        command(&self.path("home"))
+            .args(["run", "the task", "--mode", "auto", "--set", "swarm.max_depth=3", "--model", &model])
+            .args(["--output-format", "json", "--cwd"])
+            .arg(self.path("work"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn brigade(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let output = command(&self.path("home"))
+            .args(arguments)
+            .args(["--set", "swarm.max_depth=3", "--output-format", "json", "--cwd"])
+            .arg(self.path("work"))
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    fn sessions(&self) -> Vec<String> {
+        let output = command(&self.path("home")).args(["sessions", "list", "--output-format", "json"]).output().unwrap();
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+        let rows = list.as_array().cloned().unwrap_or_default();
+        rows.iter().filter_map(|row| Some(row.get("session_id").or(row.get("id"))?.as_str()?.to_owned())).collect()
+    }
+
+    fn lines(&self, name: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// The facts of a whole tree, from its export.
+    fn facts(&self, root: &str) -> Vec<Value> {
+        let output = command(&self.path("home")).args(["sessions", "export", root]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn event(line: &Value) -> Option<&Value> {
+    line.pointer("/event").or_else(|| line.pointer("/record/event"))
+}
+
+fn session(line: &Value) -> &str {
+    line.pointer("/session").or_else(|| line.pointer("/record/session")).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[test]
+fn kill_nine_at_many_points_and_resume_repeats_nothing_that_was_done() {
+    let whole = whole_run();
+    let mut killed = 0;
+    for point in 0..POINTS {
+        let after = whole.mul_f64(1.15 * f64::from(point) / f64::from(POINTS));
+        killed += u32::from(one_kill(after));
+    }
+    assert!(killed >= 100, "only {killed} of {POINTS} runs were hit");
+}
+
+fn whole_run() -> Duration {
+    let place = Place::new();
+    let started = Instant::now();
+    let output = place.start().wait_with_output().unwrap();
+    let took = started.elapsed();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut count = place.lines("count");
+    count.sort();
+    assert_eq!(count, ["deepest", "leafA", "lead", "right"]);
+    took
+}
+
+/// Kills a run after this long and resumes it. False where it had ended before.
+fn one_kill(after: Duration) -> bool {
+    let place = Place::new();
+    let mut run = place.start();
+    std::thread::sleep(after);
+    if run.try_wait().unwrap().is_some() {
+        return false;
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&run), rustix::process::Signal::KILL).unwrap();
+    run.wait().unwrap();
+    let Some(root) = place.sessions().first().cloned() else { return true };
+    let replied_before = replied(&place.facts(&root));
+    let asked_before = asked(&place);
+    let (code, stdout, stderr) = place.brigade(&["resume", &root]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let result: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}\n{stderr}"));
+    assert_eq!(result["status"], "done", "{result}");
+    assert_eq!(result["result"], "all done");
+    assert_eq!(std::fs::read_to_string(place.path("work").join("lead.txt")).unwrap(), "written once");
+    check_witnesses(&place, &root, &replied_before, &asked_before);
+    check_nothing_is_left(&root);
+    true
+}
+
+/// The turns that have a recorded reply.
+fn replied(facts: &[Value]) -> Vec<(String, u64)> {
+    let turns = facts.iter().filter_map(|line| {
+        let event = event(line)?;
+        (event["type"] == "replied").then(|| (session(line).to_owned(), event["turn"].as_u64().unwrap()))
+    });
+    turns.collect()
+}
+
+/// How often the model was asked for each turn.
+fn asked(place: &Place) -> BTreeMap<(String, u64), u32> {
+    let mut asked = BTreeMap::new();
+    for line in place.lines("journal") {
+        let words: Vec<&str> = line.split(' ').collect();
+        *asked.entry((words[0].to_owned(), words[1].parse().unwrap())).or_default() += 1;
+    }
+    asked
+}
+
+fn check_witnesses(
+    place: &Place,
+    root: &str,
+    replied_before: &[(String, u64)],
+    asked_before: &BTreeMap<(String, u64), u32>,
+) {
+    let mut count = place.lines("count");
+    count.sort();
+    let runs = count.len();
+    count.dedup();
+    assert_eq!(runs, count.len(), "a command ran twice: {count:?}");
+    let asked_after = asked(place);
+    for turn in replied_before {
+        assert_eq!(asked_before.get(turn), asked_after.get(turn), "a recorded reply was bought again: {turn:?}");
+    }
+    for (turn, times) in &asked_after {
+        assert!(*times <= 2, "{turn:?} was bought {times} times");
+    }
+    let facts = place.facts(root);
+    let interrupted = facts.iter().filter(|line| {
+        event(line).is_some_and(|event| event["type"] == "call_failed" && event["cause"]["kind"] == "interrupted")
+    });
+    let again = asked_after.values().filter(|times| **times == 2).count();
+    assert!(again <= interrupted.count(), "a second request without an interrupted first one");
+    assert_eq!(replied(&facts).len(), asked_after.len(), "every turn has one recorded reply");
+}
+
+fn check_nothing_is_left(root: &str) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !processes_with(root).is_empty() {
+        assert!(Instant::now() < deadline, "a guard of {root} is left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let sleeper = |pid: &u32| parent_is_init(*pid);
+    let left: Vec<u32> = processes_with("sleep\u{0}300").into_iter().filter(sleeper).collect();
+    assert!(left.is_empty(), "a command outlived its guard: {left:?}");
+}
+
+fn parent_is_init(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
+    let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1).map(str::to_owned));
+    parent.as_deref() == Some("1")
+}
