@@ -211,6 +211,8 @@ pub(crate) async fn follow(
                     progress.say(&view, &error.to_string());
                 }
             }
+            // Before the facts: a tree that is busy would otherwise never be drawn.
+            _ = ticks.tick() => progress.tick(&view),
             Some(live) = watch.next() => {
                 see(&*store, live, &mut view, progress).await?;
                 while let Some(live) = watch.try_next() {
@@ -219,7 +221,6 @@ pub(crate) async fn follow(
                 progress.flush()?;
             }
             ending = &mut ending => break ending,
-            _ = ticks.tick() => progress.tick(&view),
         }
     };
     while let Some(live) = watch.try_next() {

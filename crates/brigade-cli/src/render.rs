@@ -7,7 +7,7 @@ mod tree;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 pub(crate) use table::costs;
-pub(crate) use transcript::transcript;
+pub(crate) use transcript::{Outputs, transcript};
 pub(crate) use tree::{Content, Row, rows};
 
 /// Cuts a text to so many columns.

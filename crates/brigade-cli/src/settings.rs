@@ -75,13 +75,18 @@ impl Settings {
         Settings::for_run(global, &Flags::default())
     }
 
-    /// Settings that nobody's configuration changes, apart from the place of the store.
+    /// Settings that nobody's configuration changes, apart from the place of the store: what the demo leaves behind
+    /// has to be found by the next command.
     pub(crate) fn for_demo(global: &Global, flags: &Flags) -> Result<Settings, Failure> {
         let environment = Environment::read()?;
         let mut layers = Layers::defaults()?;
         layers.add_flags(flag_values(flags))?;
         let places = Places::of(&environment)?;
-        Settings::resolve(environment, places, layers, global, flags)
+        let mut settings = Settings::resolve(environment, places, layers, global, flags)?;
+        if let Ok(configured) = Settings::to_look(global) {
+            settings.store = configured.store;
+        }
+        Ok(settings)
     }
 
     fn resolve(

@@ -264,7 +264,7 @@ impl Chance {
             0 => Limit::Unlimited,
             1 => Limit::AtMost(self.below(5)),
             2 => Limit::AtMost(self.below(60)),
-            _ => Limit::AtMost(self.below(5000)),
+            _ => Limit::AtMost(1000 + self.below(20_000)),
         }
     }
 
@@ -396,18 +396,18 @@ impl Run {
         let admitted = self.state.admits(&event);
         if admitted {
             self.state.apply(&event);
-            self.books.enter(&event);
-            self.check();
             let pos = world.records.len() as u64;
             let (session, seq) = (self.state.session().clone(), self.log.len() as u64);
             world.records.push(Record { session, seq, pos, at: pos, v: VERSION, event: event.clone() });
+            self.books.enter(&event);
             self.log.push(event);
+            self.check();
         }
         admitted
     }
 
     fn record(&mut self, event: Event, world: &mut World) {
-        assert!(self.offer(event.clone(), world), "{event:?} is not admitted after {:#?}", self.log);
+        assert!(self.offer(event.clone(), world), "{event:?} is not admitted after {:?}", self.kinds());
     }
 
     fn check(&self) {
@@ -418,8 +418,25 @@ impl Run {
         assert_eq!(ledger.lent(), books.lent());
         let committed = books.spent.plus(books.reserved).plus(books.lent());
         assert!(books.is_overrun || books.granted.fits(committed), "{committed:?} of {:?}", books.granted);
-        assert!(books.turns.len() <= books.may_turn as usize, "more turns than {}", books.may_turn);
+        assert!(
+            books.turns.len() <= books.may_turn as usize,
+            "more turns than {}: {:?}",
+            books.may_turn,
+            self.kinds()
+        );
         assert_paired(&self.state.messages());
+    }
+
+    /// The log in short, for messages.
+    fn kinds(&self) -> Vec<String> {
+        let short = |event: &Event| match event {
+            Event::Called { turn, attempt, purpose, .. } => format!("called {turn}/{attempt} {purpose:?}"),
+            Event::Replied { turn, reply, .. } => format!("replied {turn} with {} calls", reply.calls.len()),
+            Event::CallFailed { turn, attempt, cause, .. } => format!("failed {turn}/{attempt} {cause:?}"),
+            Event::Started { grant, .. } => format!("started with {} turns, {:?}", grant.turns, grant.budget),
+            event => event.kind().to_owned(),
+        };
+        self.log.iter().map(short).collect()
     }
 
     /// The runner is gone; another one reads the log and closes the call that was open.
@@ -496,7 +513,7 @@ impl Run {
             return;
         }
         // What the step says is refused for one reason only: it cannot be paid, as a child has overrun.
-        assert!(self.books.is_overrun, "{purpose:?} is not admitted after {:#?}", self.log);
+        assert!(self.books.is_overrun, "{purpose:?} is not admitted after {:?}", self.kinds());
         let (cause, spent) = (CallFault::Unaffordable, Spent::default());
         self.record(
             match purpose {
@@ -545,12 +562,21 @@ impl Run {
 
     fn delegated(&mut self, call: CallId, world: &mut World) -> Event {
         self.children += 1;
+        let mut grant = some_grant(world);
+        let ledger = self.state.ledger();
+        let free = ledger.granted().less(ledger.committed()).less(Amount { agents: 1, ..Amount::default() });
+        // Mostly a part of what is there, now and then anything.
+        match world.chance.below(6) {
+            0 => {}
+            1 => grant.budget = free,
+            parts => grant.budget = free.share(parts),
+        }
         Event::Delegated {
             call,
             child: self.state.session().child_of_many(call, self.children),
             delegation: Delegation { face: Face::Delegate, task: "help".into(), ..Delegation::default() },
             agent: Hash::of(b"agent"),
-            grant: some_grant(world),
+            grant,
         }
     }
 
@@ -684,7 +710,7 @@ impl Run {
                 }
             }
         }
-        panic!("no end after {:#?}", self.log);
+        panic!("no end after {:?}", self.kinds());
     }
 
     fn check_whole(&self) {
@@ -716,7 +742,7 @@ fn heard(text: &str) -> Event {
 }
 
 fn some_grant(world: &mut World) -> Grant {
-    let turns = world.chance.below(6) as u32;
+    let turns = world.chance.below(8) as u32;
     let authority = Authority::default().hash();
     Grant { authority, budget: world.chance.budget(), turns, deadline: Limit::Unlimited }
 }

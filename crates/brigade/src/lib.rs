@@ -37,7 +37,7 @@ pub use brigade_core as core;
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult};
 pub use live::{Live, Watch};
 pub use model::{Model, Models};
-pub use runtime::{Ending, More, Run, RunError, Runtime, Task};
+pub use runtime::{Ending, More, Prepared, Run, RunError, Runtime, Task};
 pub use settings::{DEFAULT_BUDGET, Limits, Settings};
 pub use store::{Store, StoreError};
 pub use tool::{Tool, ToolContext, Toolbox, Workspace};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade_core::event::Speaker;
+use brigade_core::faces::delegate::Keep;
 use brigade_core::faces::{MESSAGE, delegate};
 use brigade_core::grant::{Access, Authority, Grant};
 use brigade_core::state::Round;
@@ -130,6 +131,45 @@ pub struct Ending {
     pub spent: Spent,
 }
 
+/// A tree that is ready to run, for whoever wants to see it from its first fact on.
+pub struct Prepared {
+    session: SessionId,
+    tree: Arc<Tree>,
+    work: Work,
+}
+
+enum Work {
+    Drive(Box<Driver>),
+    AlreadyOver(Box<Result<Ending, RunError>>),
+}
+
+impl Prepared {
+    /// The session at the top.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// All that will happen.
+    pub fn watch(&self) -> Watch {
+        self.tree.watchers.subscribe()
+    }
+
+    /// Starts it in the background.
+    pub fn start(self) -> Run {
+        let Prepared { session, tree, work } = self;
+        let running = tree.clone();
+        let task = match work {
+            Work::Drive(driver) => spawn(run_tree(running, driver)),
+            Work::AlreadyOver(ending) => spawn(async move {
+                running.store().release(&running.lease).await?;
+                running.watchers.close();
+                *ending
+            }),
+        };
+        Run { session, tree, task }
+    }
+}
+
 /// A tree that is running. Dropping it stops the runner, not the tree: it can be resumed.
 pub struct Run {
     session: SessionId,
@@ -191,6 +231,11 @@ impl Runtime {
 
     /// Starts a task in a tree of its own. The run goes on in the background.
     pub async fn start(&self, task: Task) -> Result<Run, RunError> {
+        Ok(self.prepare(task).await?.start())
+    }
+
+    /// Makes a task ready to start, so that it can be watched from the beginning.
+    pub async fn prepare(&self, task: Task) -> Result<Prepared, RunError> {
         if task.text.trim().is_empty() {
             return Err(RunError::EmptyTask);
         }
@@ -210,11 +255,16 @@ impl Runtime {
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
         let round = self.root_round(delegation, &kit.agent_hash, &kit.authority_hash, &more);
         let driver = Driver::begin(tree.clone(), session, round, kit, None);
-        Ok(self.launch(tree, driver))
+        Ok(prepared(tree, driver))
     }
 
     /// Goes on with a tree: an open round is finished; an ended one gets a next round if there is something to do.
     pub async fn resume(&self, session: &SessionId, more: More) -> Result<Run, RunError> {
+        Ok(self.prepare_resume(session, more).await?.start())
+    }
+
+    /// Makes a tree ready to go on, so that it can be watched from there.
+    pub async fn prepare_resume(&self, session: &SessionId, more: More) -> Result<Prepared, RunError> {
         let now = clock::now();
         if self.core.store.read(session, 0).await?.is_empty() {
             return Err(StoreError::Unknown(session.clone()).into());
@@ -222,7 +272,7 @@ impl Runtime {
         self.refuse_child_of_open_tree(session).await?;
         let lease = self.core.store.lease(session, &self.holder, now).await?;
         match self.take_up(session, lease.clone(), more, now).await {
-            Ok(run) => Ok(run),
+            Ok(prepared) => Ok(prepared),
             Err(error) => {
                 let _ = self.core.store.release(&lease).await;
                 Err(error)
@@ -230,7 +280,7 @@ impl Runtime {
         }
     }
 
-    async fn take_up(&self, session: &SessionId, lease: Lease, more: More, now: u64) -> Result<Run, RunError> {
+    async fn take_up(&self, session: &SessionId, lease: Lease, more: More, now: u64) -> Result<Prepared, RunError> {
         let store = &self.core.store;
         let mut records = store.read(session, 0).await?;
         let mut state = fold(session, &records);
@@ -266,7 +316,7 @@ impl Runtime {
         state: State,
         records: &[Record],
         more: More,
-    ) -> Result<Run, RunError> {
+    ) -> Result<Prepared, RunError> {
         let Some(round) = state.round().cloned() else {
             return Err(StoreError::Unknown(state.session().clone()).into());
         };
@@ -274,7 +324,7 @@ impl Runtime {
         if state.is_running() {
             let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
             let driver = Driver::go_on(tree.clone(), state, kit, started.map_or(0, |record| record.pos));
-            return Ok(self.launch(tree, driver));
+            return Ok(prepared(tree, driver));
         }
         let goes_on = state.has_unheard_words()
             || matches!(
@@ -292,21 +342,18 @@ impl Runtime {
         let next = self.root_round(delegation, &kit.agent_hash, &kit.authority_hash, &more);
         let needs_words = !state.has_unheard_words();
         let driver = Driver::next_round(tree.clone(), state, kit, next, needs_words.then_some(MORE_WORDS));
-        Ok(self.launch(tree, driver))
+        Ok(prepared(tree, driver))
     }
 
-    fn already_over(&self, tree: Arc<Tree>, state: &State) -> Run {
+    fn already_over(&self, tree: Arc<Tree>, state: &State) -> Prepared {
         let session = state.session().clone();
-        let outcome = state.ended().cloned();
-        let spent = state.ledger().spent();
-        let (core, lease) = (self.core.clone(), tree.lease.clone());
-        let ended = session.clone();
-        let task = spawn(async move {
-            core.store.release(&lease).await?;
-            let outcome = outcome.ok_or_else(|| RunError::Bug(format!("{ended} has no end")))?;
-            Ok(Ending { session: ended, outcome, spent })
-        });
-        Run { session, tree, task }
+        let ending = match state.ended() {
+            Some(outcome) => {
+                Ok(Ending { session: session.clone(), outcome: outcome.clone(), spent: state.ledger().spent() })
+            }
+            None => Err(RunError::Bug(format!("{session} has no end"))),
+        };
+        Prepared { session, tree, work: Work::AlreadyOver(Box::new(ending)) }
     }
 
     /// Says something to a session, whoever runs it. After its end it asks for a next round.
@@ -394,28 +441,41 @@ impl Runtime {
         };
         Round { delegation, agent: *agent, grant, parent: None, depth: 0 }
     }
+}
 
-    fn launch(&self, tree: Arc<Tree>, driver: Driver) -> Run {
-        let session = tree.root.clone();
-        let running = tree.clone();
-        let task = spawn(async move {
-            let listener = AbortOnDrop(spawn(listen(running.clone())));
-            let heartbeat = AbortOnDrop(spawn(beat(running.clone())));
-            // The driver is a task of its own: awaited in place it would be woken across threads for every chunk.
-            let mut driving = AbortOnDrop(spawn(driver.drive()));
-            let end = match (&mut driving.0).await {
-                Ok(end) => end,
-                Err(error) => Err(Fatal::Bug(error.to_string())),
-            };
-            drop((listener, heartbeat));
-            let released = running.store().release(&running.lease).await;
-            running.watchers.close();
-            let RoundEnd { outcome, spent } = end?;
-            released?;
-            Ok(Ending { session: running.root.clone(), outcome, spent })
-        });
-        Run { session, tree, task }
+fn prepared(tree: Arc<Tree>, driver: Driver) -> Prepared {
+    Prepared { session: tree.root.clone(), tree, work: Work::Drive(Box::new(driver)) }
+}
+
+/// Runs a tree to the end of its round and gives its lease back.
+async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<Ending, RunError> {
+    let listener = AbortOnDrop(spawn(listen(tree.clone())));
+    let heartbeat = AbortOnDrop(spawn(beat(tree.clone())));
+    // The driver is a task of its own: it ends with this one, and a panic in it is seen here.
+    let mut driving = AbortOnDrop(spawn(driver.drive()));
+    let end = match (&mut driving.0).await {
+        Ok(end) => end,
+        Err(error) => Err(Fatal::Bug(error.to_string())),
+    };
+    drop((listener, heartbeat));
+    let released = tree.store().release(&tree.lease).await;
+    tree.watchers.close();
+    let RoundEnd { outcome, spent } = end?;
+    released?;
+    if tree.settings().swarm.keep == Keep::None {
+        remove_children(&tree).await?;
     }
+    Ok(Ending { session: tree.root.clone(), outcome, spent })
+}
+
+/// Removes the sessions below the root, where the settings keep them no longer than it runs.
+async fn remove_children(tree: &Tree) -> Result<(), StoreError> {
+    for session in tree.store().sessions(&tree.root).await? {
+        if session.parent().as_ref() == Some(&tree.root) {
+            tree.store().remove(&session).await?;
+        }
+    }
+    Ok(())
 }
 
 fn fold(session: &SessionId, records: &[Record]) -> State {

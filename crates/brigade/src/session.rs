@@ -191,7 +191,9 @@ impl Driver {
                 Step::End(outcome) => {
                     let outcome = self.with_warnings(outcome);
                     let spent = self.state.ledger().spent();
-                    self.record(Event::Ended { outcome, spent });
+                    if !self.record(Event::Ended { outcome, spent }) {
+                        return Err(self.contradiction("end"));
+                    }
                     self.flush().await?;
                 }
                 Step::Nothing => {
@@ -206,6 +208,11 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// `next` and `admits` are two readings of one log. Where they differ, stopping beats going round for ever.
+    fn contradiction(&self, what: &str) -> Fatal {
+        Fatal::Bug(format!("{} may not {what} at fact {}", self.state.session(), self.state.length()))
     }
 
     fn with_warnings(&self, outcome: Outcome) -> Outcome {
@@ -277,8 +284,12 @@ impl Driver {
     async fn reconcile(&mut self) -> Result<(), Fatal> {
         let session = self.state.session().clone();
         let records = self.tree.store().read(&session, 0).await?;
-        self.committed = records.len() as u64;
         self.state = State::fold(session, records.iter().map(|record| &record.event));
+        let known = usize::try_from(self.committed).unwrap_or(usize::MAX);
+        self.committed = records.len() as u64;
+        for record in records.into_iter().skip(known) {
+            self.tree.watchers.send(Live::Fact(Arc::new(record)));
+        }
         for event in std::mem::take(&mut self.pending) {
             self.record(event);
         }

@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure};
 use crate::follow::View;
 use crate::output;
 use crate::progress;
-use crate::render::{self, fit, pad};
+use crate::render::{self, Outputs, fit, pad};
 use crate::report;
 use crate::safe;
 use crate::settings::Settings;
@@ -122,7 +122,8 @@ impl Look<'_> {
             return Err(StoreError::Unknown(session.clone()).into());
         }
         if self.is_text() {
-            output::text(&render::transcript(&records, self.global.verbose))?;
+            let outputs = if self.global.verbose { Outputs::Whole } else { Outputs::Folded };
+            output::text(&render::transcript(&records, outputs))?;
         } else {
             let mut view = View::new(session.clone());
             records.iter().for_each(|record| view.apply(record));

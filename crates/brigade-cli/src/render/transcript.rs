@@ -12,10 +12,22 @@ use crate::units;
 /// How many lines of an output are shown.
 const FOLDED_LINES: usize = 12;
 
-/// The records of a session as text. `whole` shows outputs in full.
-pub(crate) fn transcript(records: &[Record], whole: bool) -> String {
+/// How much of long texts is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outputs {
+    /// Their first lines.
+    Folded,
+    /// All of them.
+    Whole,
+}
+
+/// The records of a session as text.
+pub(crate) fn transcript(records: &[Record], outputs: Outputs) -> String {
     let mut text = String::new();
-    let lines = if whole { usize::MAX } else { FOLDED_LINES };
+    let lines = match outputs {
+        Outputs::Folded => FOLDED_LINES,
+        Outputs::Whole => usize::MAX,
+    };
     for record in records {
         // Writing to a String does not fail.
         let _ = entry(&mut text, record, lines);

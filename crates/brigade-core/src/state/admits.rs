@@ -72,7 +72,9 @@ impl State {
     fn admits_call(&self, turn: u32, attempt: u32, purpose: Purpose, reserved: Amount) -> bool {
         let turns_left = self.limit_due().is_none();
         let purpose_fits = match purpose {
-            Purpose::Turn | Purpose::Compaction => turns_left,
+            // Where the last word is the agent's own there is nothing to ask.
+            Purpose::Turn => turns_left && !self.transcript.is_answered(),
+            Purpose::Compaction => turns_left,
             Purpose::Grace => !turns_left,
             Purpose::Summary => true,
         };

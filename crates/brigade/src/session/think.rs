@@ -48,7 +48,7 @@ impl Driver {
         let request = self.state.fingerprint();
         let called = Event::Called { turn, attempt, purpose, reserved: worst.amount, request };
         if !self.record(called) {
-            return Ok(());
+            return Err(self.contradiction("call the model"));
         }
         self.flush().await?;
         if self.state.open_call().is_none_or(|open| open.turn != turn || open.attempt != attempt) {

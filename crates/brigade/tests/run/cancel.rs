@@ -66,9 +66,10 @@ async fn c76_cancelling_at_every_fact_ends_all_descendants_within_two_seconds() 
     for at in 0..facts {
         let stage = stage();
         let runtime = stage.runtime();
-        let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
-        let root = run.session().clone();
-        let mut watch = run.watch();
+        let prepared = runtime.prepare(brigade::Task::new("the task")).await.unwrap();
+        let root = prepared.session().clone();
+        let mut watch = prepared.watch();
+        let run = prepared.start();
         let canceller = runtime.clone();
         let cancel = async {
             let mut seen = 0;

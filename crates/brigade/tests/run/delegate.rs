@@ -163,9 +163,10 @@ delay_ms = 200
 text = "found"
 "#;
     let stage = Stage::new(script);
-    let run = stage.start().await;
-    let root = run.session().clone();
-    let mut watch = run.watch();
+    let prepared = stage.runtime().prepare(Task::new("the task")).await.unwrap();
+    let root = prepared.session().clone();
+    let mut watch = prepared.watch();
+    let run = prepared.start();
     let said = loop {
         match watch.next().await.expect("the message comes before the end") {
             brigade::Live::Fact(record) => match &record.event {
@@ -341,8 +342,9 @@ async fn lifecycle_events_come_in_order_with_one_terminal_event() {
         "[[reply]]\nagent = \"Researcher\"\nturn = 1\ntext = \"looking\"\n[[reply.call]]\ntool = \"echo\"\narguments = { text = \"e\" }\n[[reply]]\nagent = \"Researcher\"",
     );
     let stage = Stage::new(&script);
-    let run = stage.start().await;
-    let mut watch = run.watch();
+    let prepared = stage.runtime().prepare(Task::new("the task")).await.unwrap();
+    let mut watch = prepared.watch();
+    let run = prepared.start();
     let mut observer = Observer::new();
     let mut seen = Vec::new();
     let collect = async {
