@@ -39,16 +39,16 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Global {
     /// What standard output carries: text, one JSON object, or one JSON object a line as things happen
-    #[arg(long, global = true, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
+    #[arg(long, global = true, help_heading = "Everywhere", value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
     pub(crate) output_format: OutputFormat,
     /// Set a key of the configuration, such as swarm.max_depth=2 (repeatable)
-    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    #[arg(long, global = true, help_heading = "Everywhere", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// The file that sessions are kept in
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, help_heading = "Everywhere", value_name = "PATH")]
     pub(crate) store: Option<PathBuf>,
     /// Say more on standard error: also every tool call
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Everywhere")]
     pub(crate) verbose: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
     /// What is to be done; read from standard input when absent or `-`
-    #[arg(value_name = "TASK", allow_hyphen_values = false)]
+    #[arg(value_name = "TASK")]
     pub(crate) task: Option<String>,
     #[command(flatten)]
     pub(crate) flags: Flags,

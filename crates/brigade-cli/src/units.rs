@@ -90,6 +90,11 @@ pub(crate) fn short(number: u64) -> String {
     }
 }
 
+/// So many lines.
+pub(crate) fn lines(count: usize) -> String {
+    if count == 1 { "1 line".to_owned() } else { format!("{count} lines") }
+}
+
 /// How long something took.
 pub(crate) fn elapsed(millis: u64) -> String {
     match millis / 1000 {

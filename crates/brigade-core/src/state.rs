@@ -249,13 +249,10 @@ impl State {
             return Step::End(self.outcome(Status::Cancelled { by: by.clone() }));
         }
         if let Some(limit) = self.limit_due() {
-            let may_pass =
-                matches!(self.fault, Some(CallFault::Transient { .. })) && self.faults < MAX_ATTEMPTS;
-            let said_last_word = self.last_purpose == Some(Purpose::Grace) && !may_pass;
-            if self.overrun || said_last_word {
-                return Step::End(self.outcome(Status::Incomplete { limit }));
+            if self.may_say_last_word() {
+                return Step::CallModel(Purpose::Grace);
             }
-            return Step::CallModel(Purpose::Grace);
+            return Step::End(self.outcome(Status::Incomplete { limit }));
         }
         if let Some(cause) = self.hopeless() {
             return Step::End(self.outcome(Status::Failed { cause }));
@@ -369,6 +366,12 @@ impl State {
             self.ledger.give_back(loan.amount, Spent { agents, ..spent });
             self.calls.returned(loan.call);
         }
+    }
+
+    /// Whether a limit leaves the session its last word: one reply, unless an overrun has used up what pays for it.
+    fn may_say_last_word(&self) -> bool {
+        let may_pass = matches!(self.fault, Some(CallFault::Transient { .. })) && self.faults < MAX_ATTEMPTS;
+        !self.overrun && (self.last_purpose != Some(Purpose::Grace) || may_pass)
     }
 
     fn outcome(&self, status: Status) -> Outcome {

@@ -287,6 +287,8 @@ struct Books {
     reserved: Amount,
     lent: BTreeMap<SessionId, Amount>,
     turns: BTreeSet<u32>,
+    purpose: Option<Purpose>,
+    last_words: u32,
     may_turn: u32,
     is_running: bool,
     is_cancelled: bool,
@@ -314,6 +316,7 @@ impl Books {
                 assert!(self.is_running && !self.is_cancelled && self.open_calls.is_empty());
                 assert_eq!(self.reserved, Amount::default(), "two calls at once");
                 self.reserved = *reserved;
+                self.purpose = Some(*purpose);
                 if *purpose == Purpose::Turn {
                     self.turns.insert(*turn);
                 }
@@ -322,8 +325,13 @@ impl Books {
                 self.reserved = Amount::default();
                 self.spent = self.spent.plus(spent.amount());
                 self.is_overrun |= spent.overrun != Amount::default();
-                let calls = (0..).zip(&reply.calls).map(|(index, _)| CallId { turn: *turn, index });
-                self.open_calls = calls.collect();
+                if self.purpose == Some(Purpose::Grace) {
+                    self.last_words += 1;
+                } else if spent.overrun == Amount::default() {
+                    let calls = (0..).zip(&reply.calls).map(|(index, _)| CallId { turn: *turn, index });
+                    self.open_calls = calls.collect();
+                }
+                assert!(self.last_words <= 1, "more than one last word");
             }
             Event::CallFailed { spent, .. } => {
                 self.reserved = Amount::default();

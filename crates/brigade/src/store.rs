@@ -23,6 +23,9 @@ pub use sqlite::SqliteStore;
 /// A place in the store: increasing, with gaps.
 pub type Pos = u64;
 
+/// The records of a session up to the first that cannot be read, and why it can't.
+pub type Prefix = (Vec<Record>, Option<StoreError>);
+
 /// What the log of a session has to look like for an append to happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
@@ -219,10 +222,7 @@ pub trait Store: Send + Sync + 'static {
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
     /// The facts of a session up to the first that cannot be read, and why it can't.
-    fn read_prefix(
-        &self,
-        session: &SessionId,
-    ) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>>;
+    fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<Prefix, StoreError>>;
 
     /// The facts of a session and all below it after a position, in the order of the store, at most `limit`. Those
     /// before one that cannot be read are returned as they are; the next call, after them, returns the error.

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use brigade::Task;
+use brigade::{RunError, Task};
 
 use crate::args::{Flags, Global, Run};
 use crate::engine;
@@ -12,6 +12,9 @@ use crate::follow::{self, Interrupts, View};
 use crate::progress::Progress;
 use crate::settings::Settings;
 use crate::terminal;
+
+const MODELS_THERE_ARE: &str =
+    "This version runs scripted models: --model script:FILE (docs/script-model.md), or try brigade demo.";
 
 /// Runs it.
 pub(crate) fn run(global: Global, run: Run) -> Result<Exit, Failure> {
@@ -38,7 +41,10 @@ pub(crate) fn start(
         if let Some(timeout) = flags.timeout {
             task = task.timeout(timeout);
         }
-        let run = runtime.start(task).await?;
+        let run = runtime.start(task).await.map_err(|error| match error {
+            RunError::Setup(_) => Failure::from(error).hint(MODELS_THERE_ARE),
+            other => other.into(),
+        })?;
         let view = View::new(run.session().clone());
         let mut progress = Progress::new(global, &settings.environment);
         let followed = follow::follow(&runtime, run, view, &mut progress, &mut interrupts, &hints).await?;

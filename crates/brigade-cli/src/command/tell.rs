@@ -1,7 +1,9 @@
 //! `brigade tell`: says something to a session; where nobody runs it, runs its next round.
 
+use std::time::Duration;
+
 use brigade::{RunError, Store};
-use brigade_core::SessionId;
+use brigade_core::{SessionId, State};
 use serde_json::json;
 
 use super::resume::{GoneOn, go_on};
@@ -10,6 +12,10 @@ use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::settings::Settings;
+
+/// How often and how long to wait for a runner that is just leaving.
+const GLANCES: u32 = 40;
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// Runs it.
 pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
@@ -26,12 +32,26 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
         if root != session && is_run(&**runtime.store(), &root).await? {
             return told(&global, &session);
         }
-        match go_on(&global, &tell.flags, &settings, &runtime, &session).await {
-            Ok(GoneOn::Ended(exit)) => Ok(exit),
-            Ok(GoneOn::Held(_)) => told(&global, &session),
-            Err(failure) => Err(failure.hint("The words are recorded all the same.")),
+        for _ in 0..GLANCES {
+            match go_on(&global, &tell.flags, &settings, &runtime, &session).await {
+                Ok(GoneOn::Ended(exit)) => return Ok(exit),
+                Ok(GoneOn::Held(_)) => {}
+                Err(failure) => return Err(failure.hint("The words are recorded all the same.")),
+            }
+            if !came_too_late(&**runtime.store(), &session).await? {
+                break;
+            }
+            tokio::time::sleep(GLANCE).await;
         }
+        told(&global, &session)
     })
+}
+
+/// Whether the words came after the end of a round whose runner has not gone yet.
+async fn came_too_late(store: &dyn Store, session: &SessionId) -> Result<bool, Failure> {
+    let records = store.read(session, 0).await?;
+    let state = State::fold(session.clone(), records.iter().map(|record| &record.event));
+    Ok(state.ended().is_some() && state.has_unheard_words())
 }
 
 fn told(global: &Global, session: &SessionId) -> Result<Exit, Failure> {

@@ -101,12 +101,18 @@ impl LiveTree {
             }
         };
         let numbers = columns.numbers(node);
-        let room = width.saturating_sub(columns.label + 2 + numbers.width());
+        let Some(room) = width.checked_sub(columns.label + 2 + numbers.width()) else {
+            let name = fit(&name, width);
+            return Line { width: name.width(), shown: name };
+        };
         let (doing, style) = doing(node, view);
         let doing = pad(&fit(&doing, room), room);
         let name = pad(&name, columns.label);
         let line_width = name.width() + 1 + doing.width() + 1 + numbers.width();
-        let (prefix, rest) = name.split_at(row.prefix.len().min(name.len()));
+        let (prefix, rest) = match name.strip_prefix(&row.prefix) {
+            Some(rest) => (row.prefix.as_str(), rest),
+            None => ("", name.as_str()),
+        };
         let shown = format!(
             "{}{} {} {}",
             self.colour.paint("2", prefix),
@@ -193,5 +199,56 @@ fn doing(node: &Node, view: &View) -> (String, &'static str) {
             }
             Status::Cancelled { .. } => ("cancelled".to_owned(), "31"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brigade_core::{Budget, CallId, Delegation, Event, Grant, Hash, Limit, Record};
+
+    use super::*;
+
+    /// A chain of agents, each of whom delegated to the next.
+    fn chain(depth: u32) -> View {
+        let root = SessionId::root(1);
+        let hash = Hash::of(b"");
+        let grant =
+            Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
+        let delegation = |role: &str| Delegation { role: Some(role.to_owned()), ..Delegation::default() };
+        let mut view = View::new(root.clone());
+        let mut session = root;
+        let call = CallId { turn: 1, index: 0 };
+        for depth in 0..depth {
+            let parent = session.parent();
+            let role = "a 日本語 role \u{1b}[2J";
+            let started = Event::Started { delegation: delegation(role), agent: hash, grant, parent, depth };
+            let child = session.child(call);
+            let delegated = Event::Delegated {
+                call,
+                child: child.clone(),
+                delegation: delegation(role),
+                agent: hash,
+                grant,
+            };
+            for (seq, event) in (0..).zip([started, delegated]) {
+                view.apply(&Record { session: session.clone(), seq, pos: seq, at: 0, v: 1, event });
+            }
+            session = child;
+        }
+        view
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_window() {
+        let view = chain(9);
+        for colour in [Colour::Off, Colour::On] {
+            for width in 10..120 {
+                for line in LiveTree::new(colour).lines(&view, width, 20) {
+                    assert!(line.width <= width, "{} columns for {width}: {}", line.width, line.shown);
+                    assert!(colour == Colour::On || line.shown.width() == line.width, "{}", line.shown);
+                    assert!(colour == Colour::On || !line.shown.contains('\u{1b}'), "{}", line.shown);
+                }
+            }
+        }
     }
 }

@@ -216,7 +216,7 @@ fn block(text: &mut String, heading: &str, body: &str, lines: usize) -> std::fmt
         writeln!(text, "{indent}{}", safe::lines(line))?;
     }
     if all.len() > lines {
-        writeln!(text, "{indent}… {} lines more (-v shows them)", all.len() - lines)?;
+        writeln!(text, "{indent}… and {} more (-v shows all)", units::lines(all.len() - lines))?;
     }
     Ok(())
 }

@@ -75,7 +75,7 @@ impl State {
             // Where the last word is the agent's own there is nothing to ask.
             Purpose::Turn => turns_left && !self.transcript.is_answered(),
             Purpose::Compaction => turns_left,
-            Purpose::Grace => !turns_left,
+            Purpose::Grace => !turns_left && self.may_say_last_word(),
             Purpose::Summary => true,
         };
         self.open.is_none()

@@ -383,6 +383,7 @@ fn grace_after_the_turn_limit() {
     story
         .next(incomplete(Which::Turns, "I got half; the rest is left."))
         .refuses(called(3, 1, Purpose::Turn))
+        .refuses(called(3, 1, Purpose::Grace))
         .ends();
 }
 

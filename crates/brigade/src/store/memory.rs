@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::codec;
 use super::lease::{self, LeaseRow, lineage};
-use super::{Append, Appended, Expect, Holder, Lease, Pos, RootSummary, Store, StoreError};
+use super::{Append, Appended, Expect, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
 
 /// The log of every session, gone with the process.
 #[derive(Debug)]
@@ -223,10 +223,7 @@ impl Store for MemoryStore {
         self.answer(|logs| Ok(logs.read(session, from)))
     }
 
-    fn read_prefix(
-        &self,
-        session: &SessionId,
-    ) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
+    fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<Prefix, StoreError>> {
         self.answer(|logs| Ok((logs.read(session, 0), None)))
     }
 

@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::codec::{self, Encoded};
-use super::{Append, Appended, Holder, Lease, Pos, RootSummary, Store, StoreError};
+use super::{Append, Appended, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
 use checkpoint::Checkpointer;
 use ledger::AppendJob;
 use reader::Reader;
@@ -76,7 +76,7 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnMut(&mut Ledger<'_>) -> Result<T, writer::Fault> + Send + 'static,
     {
-        let (task, answer) = Task::new(work);
+        let (task, answer) = Task::job(work);
         let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
         jobs.send(task).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
@@ -133,10 +133,7 @@ impl Store for SqliteStore {
         }))
     }
 
-    fn read_prefix(
-        &self,
-        session: &SessionId,
-    ) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
+    fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<Prefix, StoreError>> {
         let session = session.clone();
         Box::pin(self.read_with(move |snapshot| snapshot.session(&session, 0)))
     }

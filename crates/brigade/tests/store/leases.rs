@@ -46,10 +46,10 @@ fn elsewhere() -> Holder {
 async fn a_living_holder_keeps_its_lease(store: &dyn Store) {
     let root = root(1);
     lease(store, &root).await;
-    let held = Err(StoreError::Held { root: root.clone(), holder: here() });
-    assert_eq!(store.lease(&root, &here(), 2_000).await, held);
-    assert_eq!(store.lease(&root, &dead(), u64::from(u32::MAX)).await, held);
-    assert!(held.unwrap_err().to_string().contains(&format!("process {} on", std::process::id())));
+    let held = StoreError::Held { root: root.clone(), holder: here() };
+    assert_eq!(store.lease(&root, &here(), 2_000).await, Err(held.clone()));
+    assert_eq!(store.lease(&root, &dead(), u64::from(u32::MAX)).await, Err(held.clone()));
+    assert!(held.to_string().contains(&format!("process {} on", std::process::id())));
 }
 
 async fn a_dead_holder_is_replaced_at_once(store: &dyn Store) {
@@ -117,7 +117,7 @@ async fn epochs_grow_for_ever(store: &dyn Store) {
         let lease = store.lease(&root(1), &here(), 1_000).await.unwrap();
         assert!(lease.epoch > last);
         last = lease.epoch;
-        grow(store, &lease, &root(1), 0, 1).await.unwrap_or_else(|_| None);
+        grow(store, &lease, &root(1), 0, 1).await.unwrap_or_default();
         store.release(&lease).await.unwrap();
         if round == 2 {
             store.remove(&root(1)).await.unwrap();

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 use super::ledger::lease_row;
 use super::schema::{broken, connect, store_error};
 use crate::store::codec::{self, DecodeError};
-use crate::store::{Holder, Pos, RootSummary, StoreError};
+use crate::store::{Holder, Pos, Prefix, RootSummary, StoreError};
 
 /// How many idle connections are kept.
 const IDLE: usize = 4;
@@ -84,11 +84,7 @@ impl Snapshot<'_> {
     }
 
     /// The facts of a session from `from` on, up to the first that cannot be read.
-    pub(super) fn session(
-        &self,
-        session: &SessionId,
-        from: u64,
-    ) -> Result<(Vec<Record>, Option<StoreError>), StoreError> {
+    pub(super) fn session(&self, session: &SessionId, from: u64) -> Result<Prefix, StoreError> {
         let sql = columns!("WHERE session = ? AND seq >= ? ORDER BY seq");
         let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.explain(error))?;
         let mut rows =

@@ -96,7 +96,7 @@ pub(super) fn connect(place: &Path) -> Result<Connection, StoreError> {
 }
 
 fn pragma(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
-    connection.pragma_update_and_check(None, name, value, |_| Ok(())).map(|()| ())
+    connection.pragma_update_and_check(None, name, value, |_| Ok(()))
 }
 
 /// Makes the folder and an empty file that only the owner can read, where they are missing.

@@ -63,8 +63,7 @@ where
     F: FnMut(&mut Ledger<'_>) -> Result<T, Fault> + Send + 'static,
 {
     /// The job and where its result arrives.
-    #[expect(clippy::type_complexity, reason = "the two ends of one channel")]
-    pub(super) fn new(work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
+    pub(super) fn job(work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
         let (reply, answer) = oneshot::channel();
         (Box::new(Task { work, result: None, reply }), answer)
     }
