@@ -9,7 +9,7 @@ use brigade::model::script::Script;
 use brigade::store::SqliteStore;
 use brigade::tool::ShellSettings;
 use brigade::{Model, Models, More, Runtime, Store, Workspace};
-use brigade_core::SessionId;
+use brigade_core::{Authority, Event, SessionId};
 use brigade_sandbox::GuardCommand;
 
 use crate::args::Flags;
@@ -23,6 +23,46 @@ const SHELL_OUTPUT: usize = 32 * 1024;
 /// Opens the store.
 pub(crate) fn store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
     Ok(Arc::new(SqliteStore::open(&settings.store)?))
+}
+
+/// Moves the settings to the folder that a session works in, unless the person names another.
+pub(crate) async fn at_home(
+    mut settings: Settings,
+    flags: &Flags,
+    store: &dyn Store,
+    session: &SessionId,
+) -> Result<Settings, Failure> {
+    if flags.cwd.is_some() {
+        return Ok(settings);
+    }
+    if let Some(folder) = recorded_folder(store, session).await? {
+        if !folder.is_dir() {
+            let folder = folder.display();
+            return Err(Failure::usage(format!(
+                "{folder}, where {session} worked, is gone; name a folder with --cwd"
+            )));
+        }
+        settings.folder = folder;
+    }
+    Ok(settings)
+}
+
+/// The folder that the session's last round worked in.
+pub(crate) async fn recorded_folder(
+    store: &dyn Store,
+    session: &SessionId,
+) -> Result<Option<PathBuf>, Failure> {
+    let (records, _) = store.read_prefix(session).await?;
+    let grant = records.iter().rev().find_map(|record| match &record.event {
+        Event::Started { grant, .. } => Some(*grant),
+        _ => None,
+    });
+    let Some(grant) = grant else { return Ok(None) };
+    let body = store.blob(grant.authority).await?;
+    let authority = body.and_then(|body| serde_json::from_str::<Authority>(&body).ok());
+    Ok(authority
+        .map(|authority| PathBuf::from(authority.workspace))
+        .filter(|folder| !folder.as_os_str().is_empty()))
 }
 
 /// A runtime over the store.

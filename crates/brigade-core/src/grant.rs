@@ -184,6 +184,8 @@ pub struct Authority {
     pub agents: Names,
     /// Models that it may use.
     pub models: Names,
+    /// The folder that its tools work in. A resume from elsewhere goes on there.
+    pub workspace: String,
     /// Folders of the workspace that its tools may touch, relative to the root; `""` is all of it.
     pub paths: BTreeSet<String>,
     /// Whether its tools may reach the network.
@@ -320,6 +322,7 @@ impl Authority {
             && self.deepest <= parent.deepest
             && self.agents.within(&parent.agents)
             && self.models.within(&parent.models)
+            && self.workspace == parent.workspace
             && self.paths.is_subset(&parent.paths)
             && self.network <= parent.network
             && self.speak <= parent.speak

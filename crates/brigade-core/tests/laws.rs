@@ -84,6 +84,7 @@ fn authority() -> impl Strategy<Value = Authority> {
             deepest,
             agents,
             models,
+            workspace: "workspace".to_owned(),
             paths: paths.into_iter().map(str::to_owned).collect(),
             network,
             speak,

@@ -3,7 +3,7 @@
 //! `cargo bench -p brigade --bench foundation` prints a table; every figure is the median of five interleaved runs.
 //! Give a name to run one part: `cargo bench -p brigade --bench foundation -- delegation`.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a benchmark, not a library")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark, not a library")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use brigade::{Models, Runtime, Settings, Store, Task, Workspace};
 const RUNS: usize = 5;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     if let [part, place] = arguments.as_slice()
         && part == "saturate"
     {
@@ -256,7 +257,11 @@ fn chunks() {
         assert_eq!(reply.text.len(), 120_000);
         started.elapsed().as_secs_f64() * 1e6 / 20_000.0
     };
-    row("20,000 chunks folded: each", format!("{:.2} us", median((0..RUNS).map(|_| measure()).collect())), "at most 5 us");
+    row(
+        "20,000 chunks folded: each",
+        format!("{:.2} us", median((0..RUNS).map(|_| measure()).collect())),
+        "at most 5 us",
+    );
     let whole = || {
         let folder = tempfile::tempdir().unwrap();
         let text = "[[reply]]\nchunks = 20000\ntext = '''".to_owned() + &"token ".repeat(20_000) + "'''";
@@ -285,9 +290,8 @@ fn open_a_long_session() {
     settings.limits.lead_turns = 2_500;
     let store = Arc::new(SqliteStore::open(&place).unwrap());
     let runtime = Runtime::new(store, settings, models);
-    let session = threads().block_on(async {
-        runtime.start(Task::new("long")).await.unwrap().ending().await.unwrap().session
-    });
+    let session = threads()
+        .block_on(async { runtime.start(Task::new("long")).await.unwrap().ending().await.unwrap().session });
     drop(runtime);
     let measure = || {
         let started = Instant::now();

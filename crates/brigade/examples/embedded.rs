@@ -32,12 +32,17 @@ pub async fn main() -> Result<(), Box<dyn Error>> {
     let settings = Settings::new("script", Workspace::open(folder.path())?);
     let runtime = Runtime::new(store, settings, Models::default().with("script", Script::parse(SCRIPT)?));
 
-    let budget =
-        Budget { tokens: Limit::AtMost(100_000), usd: Limit::AtMost(1_000_000_000), agents: Limit::AtMost(5) };
+    let budget = Budget {
+        tokens: Limit::AtMost(100_000),
+        usd: Limit::AtMost(1_000_000_000),
+        agents: Limit::AtMost(5),
+    };
     let ending = runtime.start(Task::new("Tell me about tea.").budget(budget)).await?.ending().await?;
 
     assert_eq!(ending.outcome.status, Status::Done);
-    assert!(ending.outcome.text.as_str().contains("[Critic]: My answer to: Say what is often wrong about tea."));
+    assert!(
+        ending.outcome.text.as_str().contains("[Critic]: My answer to: Say what is often wrong about tea.")
+    );
     assert_eq!(ending.spent.agents, 2);
     Ok(())
 }

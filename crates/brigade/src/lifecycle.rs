@@ -113,7 +113,8 @@ impl Observer {
                 return Vec::new();
             }
             let id = key(delegation.face, &record.session);
-            let description = delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap_or_default();
+            let description =
+                delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap_or_default();
             let subagent = Subagent {
                 id: id.clone(),
                 started_at: record.at,
@@ -122,7 +123,11 @@ impl Observer {
                 started: HashSet::new(),
             };
             self.subagents.insert(record.session.clone(), subagent);
-            return vec![Lifecycle::Start(SubagentInfo { id, description, mode: delegation.face.name().to_owned() })];
+            return vec![Lifecycle::Start(SubagentInfo {
+                id,
+                description,
+                mode: delegation.face.name().to_owned(),
+            })];
         }
         if let Event::Ended { outcome, .. } = &record.event {
             let Some(subagent) = self.subagents.remove(&record.session) else { return Vec::new() };
@@ -179,16 +184,22 @@ impl Subagent {
     }
 }
 
+/// Is called with the id of a sub-agent and what it did.
+pub type Callback<T> = Box<dyn FnMut(&str, &T) + Send>;
+
+/// Is called when a sub-agent begins.
+pub type OnStart = Box<dyn FnMut(&SubagentInfo) + Send>;
+
 /// A closure for each kind of event; those that are absent are not called.
 #[derive(Default)]
 #[expect(missing_docs, reason = "each is named after the event that it is called with")]
 pub struct SubagentCallbacks {
-    pub on_start: Option<Box<dyn FnMut(&SubagentInfo) + Send>>,
-    pub on_stream_delta: Option<Box<dyn FnMut(&str, &str) + Send>>,
-    pub on_tool_call_start: Option<Box<dyn FnMut(&str, &ToolCall) + Send>>,
-    pub on_tool_call_end: Option<Box<dyn FnMut(&str, &ToolOutput) + Send>>,
-    pub on_complete: Option<Box<dyn FnMut(&str, &SubagentResult) + Send>>,
-    pub on_error: Option<Box<dyn FnMut(&str, &str) + Send>>,
+    pub on_start: Option<OnStart>,
+    pub on_stream_delta: Option<Callback<str>>,
+    pub on_tool_call_start: Option<Callback<ToolCall>>,
+    pub on_tool_call_end: Option<Callback<ToolOutput>>,
+    pub on_complete: Option<Callback<SubagentResult>>,
+    pub on_error: Option<Callback<str>>,
 }
 
 impl SubagentCallbacks {

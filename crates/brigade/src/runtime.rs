@@ -26,7 +26,8 @@ use crate::tree::{Core, Tree};
 /// How often a runner says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-const MORE_WORDS: &str = "You may go on: there is more budget now. Pick the task up where you left it and finish it.";
+const MORE_WORDS: &str =
+    "You may go on: there is more budget now. Pick the task up where you left it and finish it.";
 
 /// Runs trees of agents over a store.
 #[derive(Clone)]
@@ -248,7 +249,10 @@ impl Runtime {
         let delegation =
             Delegation { agent: Some(agent.id.clone()), task: task.text.into(), ..Delegation::default() };
         // The model is looked up before anything is written: a wrong name leaves no session behind.
-        self.core.models.choose(agent.model.as_deref().unwrap_or_default()).map_err(|e| RunError::Setup(e.to_string()))?;
+        self.core
+            .models
+            .choose(agent.model.as_deref().unwrap_or_default())
+            .map_err(|e| RunError::Setup(e.to_string()))?;
         let lease = self.core.store.lease(&session, &self.holder, clock::now()).await?;
         let tree = Arc::new(Tree::new(self.core.clone(), lease, Vec::new(), None));
         let authority = self.root_authority(&agent);
@@ -280,7 +284,13 @@ impl Runtime {
         }
     }
 
-    async fn take_up(&self, session: &SessionId, lease: Lease, more: More, now: u64) -> Result<Prepared, RunError> {
+    async fn take_up(
+        &self,
+        session: &SessionId,
+        lease: Lease,
+        more: More,
+        now: u64,
+    ) -> Result<Prepared, RunError> {
         let store = &self.core.store;
         let mut records = store.read(session, 0).await?;
         let mut state = fold(session, &records);
@@ -348,9 +358,11 @@ impl Runtime {
     fn already_over(&self, tree: Arc<Tree>, state: &State) -> Prepared {
         let session = state.session().clone();
         let ending = match state.ended() {
-            Some(outcome) => {
-                Ok(Ending { session: session.clone(), outcome: outcome.clone(), spent: state.ledger().spent() })
-            }
+            Some(outcome) => Ok(Ending {
+                session: session.clone(),
+                outcome: outcome.clone(),
+                spent: state.ledger().spent(),
+            }),
             None => Err(RunError::Bug(format!("{session} has no end"))),
         };
         Prepared { session, tree, work: Work::AlreadyOver(Box::new(ending)) }
@@ -412,6 +424,7 @@ impl Runtime {
             deepest: settings.limits.max_depth,
             agents: brigade_core::grant::Names::Any,
             models: settings.models.clone(),
+            workspace: settings.workspace.root().to_string_lossy().into_owned(),
             paths: BTreeSet::from([String::new()]),
             network: Access::Allowed,
             speak: Access::Allowed,

@@ -85,6 +85,7 @@ pub(crate) struct Driver {
     waiting: VecDeque<Waiting>,
     /// Children whose loan is recorded and who are not started yet.
     lent: Vec<lend::Lent>,
+    last_kit: Option<lend::LastKit>,
     asked_for_slot: bool,
     tasks: JoinSet<()>,
     running_tools: usize,
@@ -95,7 +96,13 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// A driver for a session whose log is empty: its first fact is written together with what follows.
-    pub(crate) fn begin(tree: Arc<Tree>, session: SessionId, round: Round, kit: Arc<Kit>, slot: Option<Slot>) -> Driver {
+    pub(crate) fn begin(
+        tree: Arc<Tree>,
+        session: SessionId,
+        round: Round,
+        kit: Arc<Kit>,
+        slot: Option<Slot>,
+    ) -> Driver {
         let mut driver = Driver::new(tree, State::new(session), kit, slot);
         driver.blobs = driver.tree.unwritten(&driver.kit);
         driver.open_round(round);
@@ -143,6 +150,7 @@ impl Driver {
             children: HashMap::new(),
             waiting: VecDeque::new(),
             lent: Vec::new(),
+            last_kit: None,
             asked_for_slot: false,
             tasks: JoinSet::new(),
             running_tools: 0,

@@ -98,6 +98,11 @@ impl Settings {
 
     /// The built-in lead agent.
     pub fn lead() -> Agent {
-        Agent { id: "lead".to_owned(), name: "lead".to_owned(), prompt: LEAD_PROMPT.to_owned(), ..Agent::default() }
+        Agent {
+            id: "lead".to_owned(),
+            name: "lead".to_owned(),
+            prompt: LEAD_PROMPT.to_owned(),
+            ..Agent::default()
+        }
     }
 }

@@ -39,7 +39,12 @@ impl Slots {
         let lane = |cap| Lane { cap, active: 0, beginning: VecDeque::new() };
         let faces = faces.into_iter().map(|(face, cap): (Face, usize)| (face, lane(cap.max(1)))).collect();
         Slots {
-            inner: Arc::new(Mutex::new(Inner { cap: cap.max(1), active: 0, faces, returning: VecDeque::new() })),
+            inner: Arc::new(Mutex::new(Inner {
+                cap: cap.max(1),
+                active: 0,
+                faces,
+                returning: VecDeque::new(),
+            })),
         }
     }
 
@@ -54,7 +59,8 @@ impl Slots {
     /// A slot for a session that begins, if one is free and nobody waits for it.
     pub(crate) fn try_begin(&self, face: Face) -> Option<Slot> {
         let mut inner = self.lock();
-        let waited_for = !inner.returning.is_empty() || inner.lane(face).is_some_and(|lane| !lane.beginning.is_empty());
+        let waited_for =
+            !inner.returning.is_empty() || inner.lane(face).is_some_and(|lane| !lane.beginning.is_empty());
         if waited_for || inner.free(face) == 0 {
             return None;
         }
@@ -71,7 +77,9 @@ impl Slots {
     /// Asks for a slot for a session that begins.
     pub(crate) fn begin(&self, face: Face) -> oneshot::Receiver<Slot> {
         let (sender, receiver) = oneshot::channel();
-        self.lock().lane(face).map(|lane| lane.beginning.push_back(sender));
+        if let Some(lane) = self.lock().lane(face) {
+            lane.beginning.push_back(sender);
+        }
         self.hand_out();
         receiver
     }
@@ -105,7 +113,11 @@ impl Inner {
         if face == Face::Run {
             return None;
         }
-        Some(self.faces.entry(face).or_insert_with(|| Lane { cap: usize::MAX, active: 0, beginning: VecDeque::new() }))
+        Some(self.faces.entry(face).or_insert_with(|| Lane {
+            cap: usize::MAX,
+            active: 0,
+            beginning: VecDeque::new(),
+        }))
     }
 
     fn free(&mut self, face: Face) -> usize {

@@ -252,7 +252,8 @@ impl<T: Tool> Erased<T> {
 }
 
 fn spec<I: JsonSchema>(name: &str, description: Cow<'static, str>, category: Category) -> ToolSpec {
-    let mut schema = schemars::generate::SchemaSettings::draft07().into_generator().into_root_schema_for::<I>().to_value();
+    let mut schema =
+        schemars::generate::SchemaSettings::draft07().into_generator().into_root_schema_for::<I>().to_value();
     if let Some(object) = schema.as_object_mut() {
         // They cost tokens and tell the model nothing.
         object.remove("$schema");

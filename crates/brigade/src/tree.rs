@@ -60,7 +60,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Tree {
-    pub(crate) fn new(core: Arc<Core>, lease: Lease, resumes: Vec<(Pos, u64)>, model: Option<String>) -> Tree {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        lease: Lease,
+        resumes: Vec<(Pos, u64)>,
+        model: Option<String>,
+    ) -> Tree {
         let swarm = &core.settings.swarm;
         let slots = Slots::new(core.settings.limits.concurrency, [(Face::Delegate, swarm.concurrency())]);
         Tree {
@@ -126,11 +131,23 @@ impl Tree {
             fixed_bytes: (agent.prompt.len() + specs_bytes) as u64,
             max_output: agent.max_tokens.unwrap_or(settings.limits.max_tokens),
         };
-        let files =
-            Files::new(settings.workspace.clone(), Arc::new(authority.permissions.clone()), authority.paths.clone());
+        let files = Files::new(
+            settings.workspace.clone(),
+            Arc::new(authority.permissions.clone()),
+            authority.paths.clone(),
+        );
         let system: Arc<str> = agent.prompt.as_str().into();
-        let kit =
-            Arc::new(Kit { agent, agent_hash, authority, authority_hash, model, system, specs, meter, files });
+        let kit = Arc::new(Kit {
+            agent,
+            agent_hash,
+            authority,
+            authority_hash,
+            model,
+            system,
+            specs,
+            meter,
+            files,
+        });
         lock(&self.kits).insert(key, kit.clone());
         Ok(kit)
     }
@@ -169,7 +186,12 @@ impl Tree {
     }
 
     /// The kit that a log names by hashes.
-    pub(crate) async fn recorded_kit(&self, agent: Hash, authority: Hash, depth: u32) -> Result<Arc<Kit>, Fatal> {
+    pub(crate) async fn recorded_kit(
+        &self,
+        agent: Hash,
+        authority: Hash,
+        depth: u32,
+    ) -> Result<Arc<Kit>, Fatal> {
         if let Some(kit) = lock(&self.kits).get(&(agent, authority, depth)) {
             return Ok(kit.clone());
         }
@@ -177,7 +199,9 @@ impl Tree {
         let mut allowed: Authority = self.definition(authority).await?;
         // Rules that were added since bind what goes on now.
         let now = &self.settings().permissions;
-        for (rules, added) in [(&mut allowed.permissions.deny, &now.deny), (&mut allowed.permissions.ask, &now.ask)] {
+        for (rules, added) in
+            [(&mut allowed.permissions.deny, &now.deny), (&mut allowed.permissions.ask, &now.ask)]
+        {
             for rule in added {
                 if !rules.contains(rule) {
                     rules.push(rule.clone());
@@ -200,9 +224,10 @@ impl Tree {
 pub(crate) fn message_spec() -> ToolSpec {
     ToolSpec {
         name: MESSAGE.to_owned(),
-        description: "Send the person a short message now, while you go on working: progress, a finding, a warning. \
+        description:
+            "Send the person a short message now, while you go on working: progress, a finding, a warning. \
                       Your result is not sent this way; it is your last reply."
-            .to_owned(),
+                .to_owned(),
         schema: json!({
             "type": "object",
             "properties": { "text": { "type": "string", "description": "What the person reads" } },

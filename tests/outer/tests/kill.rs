@@ -136,10 +136,15 @@ impl Place {
     }
 
     fn sessions(&self) -> Vec<String> {
-        let output = command(&self.path("home")).args(["sessions", "list", "--output-format", "json"]).output().unwrap();
+        let output = command(&self.path("home"))
+            .args(["sessions", "list", "--output-format", "json"])
+            .output()
+            .unwrap();
         let list: Value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
         let rows = list.as_array().cloned().unwrap_or_default();
-        rows.iter().filter_map(|row| Some(row.get("session_id").or(row.get("id"))?.as_str()?.to_owned())).collect()
+        rows.iter()
+            .filter_map(|row| Some(row.get("session_id").or(row.get("id"))?.as_str()?.to_owned()))
+            .collect()
     }
 
     fn lines(&self, name: &str) -> Vec<String> {
@@ -151,7 +156,11 @@ impl Place {
     fn facts(&self, root: &str) -> Vec<Value> {
         let output = command(&self.path("home")).args(["sessions", "export", root]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 }
 
@@ -160,7 +169,10 @@ fn event(line: &Value) -> Option<&Value> {
 }
 
 fn session(line: &Value) -> &str {
-    line.pointer("/session").or_else(|| line.pointer("/record/session")).and_then(Value::as_str).unwrap_or_default()
+    line.pointer("/session")
+        .or_else(|| line.pointer("/record/session"))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 #[test]
@@ -194,7 +206,8 @@ fn one_kill(after: Duration) -> bool {
     if run.try_wait().unwrap().is_some() {
         return false;
     }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&run), rustix::process::Signal::KILL).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&run), rustix::process::Signal::KILL)
+        .unwrap();
     run.wait().unwrap();
     let Some(root) = place.sessions().first().cloned() else { return true };
     let replied_before = replied(&place.facts(&root));
@@ -242,14 +255,19 @@ fn check_witnesses(
     assert_eq!(runs, count.len(), "a command ran twice: {count:?}");
     let asked_after = asked(place);
     for turn in replied_before {
-        assert_eq!(asked_before.get(turn), asked_after.get(turn), "a recorded reply was bought again: {turn:?}");
+        assert_eq!(
+            asked_before.get(turn),
+            asked_after.get(turn),
+            "a recorded reply was bought again: {turn:?}"
+        );
     }
     for (turn, times) in &asked_after {
         assert!(*times <= 2, "{turn:?} was bought {times} times");
     }
     let facts = place.facts(root);
     let interrupted = facts.iter().filter(|line| {
-        event(line).is_some_and(|event| event["type"] == "call_failed" && event["cause"]["kind"] == "interrupted")
+        event(line)
+            .is_some_and(|event| event["type"] == "call_failed" && event["cause"]["kind"] == "interrupted")
     });
     let again = asked_after.values().filter(|times| **times == 2).count();
     assert!(again <= interrupted.count(), "a second request without an interrupted first one");
@@ -268,7 +286,8 @@ fn check_nothing_is_left(root: &str) {
 }
 
 fn parent_is_init(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
+    let stat =
+        std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
     let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1).map(str::to_owned));
     parent.as_deref() == Some("1")
 }

@@ -20,9 +20,16 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Runs it.
 pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, Failure> {
     let session = engine::session(&cancel.id)?;
-    let settings = Settings::to_look(global)?;
+    let mut settings = Settings::to_look(global)?;
     engine::many_threads()?.block_on(async {
-        let runtime = engine::runtime(&settings, engine::store(&settings)?)?;
+        let store = engine::store(&settings)?;
+        // A folder that is gone is no reason not to stop.
+        if let Some(folder) =
+            engine::recorded_folder(&*store, &session).await?.filter(|folder| folder.is_dir())
+        {
+            settings.folder = folder;
+        }
+        let runtime = engine::runtime(&settings, store)?;
         let (status, words) = stop(&runtime, &session).await?;
         match global.output_format {
             OutputFormat::Text => output::note(&words),

@@ -17,7 +17,9 @@ pub(crate) fn run(global: Global, resume: Resume) -> Result<Exit, Failure> {
     let session = engine::session(&resume.id)?;
     let settings = Settings::for_run(&global, &resume.flags)?;
     engine::many_threads()?.block_on(async {
-        let runtime = engine::runtime(&settings, engine::store(&settings)?)?;
+        let store = engine::store(&settings)?;
+        let settings = engine::at_home(settings, &resume.flags, &*store, &session).await?;
+        let runtime = engine::runtime(&settings, store)?;
         match go_on(&global, &resume.flags, &settings, &runtime, &session).await? {
             GoneOn::Ended(exit) => Ok(exit),
             GoneOn::Held(error) => Err(error.into()),

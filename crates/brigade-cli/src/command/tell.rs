@@ -26,7 +26,9 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
     }
     let settings = Settings::for_run(&global, &tell.flags)?;
     engine::many_threads()?.block_on(async {
-        let runtime = engine::runtime(&settings, engine::store(&settings)?)?;
+        let store = engine::store(&settings)?;
+        let settings = engine::at_home(settings, &tell.flags, &*store, &session).await?;
+        let runtime = engine::runtime(&settings, store)?;
         runtime.tell(&session, &text).await?;
         let root = session.root_id();
         if root != session && is_run(&**runtime.store(), &root).await? {

@@ -93,7 +93,9 @@ impl Script {
             toml::from_str(text).map_err(|cause| ScriptError(cause.to_string()))?
         };
         if file.reply.is_empty() {
-            return Err(ScriptError("it has no [[reply]]; a reply has at least a `text` or a [[reply.call]]".to_owned()));
+            return Err(ScriptError(
+                "it has no [[reply]]; a reply has at least a `text` or a [[reply.call]]".to_owned(),
+            ));
         }
         Ok(Script { file: Arc::new(file) })
     }
@@ -106,7 +108,9 @@ impl Script {
         let line = format!("{} {} {}\n", request.session, request.turn, request.attempt);
         let file = std::fs::OpenOptions::new().create(true).append(true).open(journal);
         let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-        written.map_err(|cause| ModelError::Fatal(format!("the script's journal {}: {cause}", journal.display())))
+        written.map_err(|cause| {
+            ModelError::Fatal(format!("the script's journal {}: {cause}", journal.display()))
+        })
     }
 
     fn answer(&self, request: &Request) -> Result<(&Entry, Vec<Chunk>), ModelError> {
@@ -178,7 +182,9 @@ impl Model for Script {
         let delay = Duration::from_millis(entry.delay_ms);
         let chunk_delay = Duration::from_millis(entry.chunk_delay_ms);
         let items: Vec<Result<Chunk, ModelError>> = match entry.fault {
-            Some(Fault::Overloaded) => vec![Err(ModelError::Transient("the scripted model is overloaded".to_owned()))],
+            Some(Fault::Overloaded) => {
+                vec![Err(ModelError::Transient("the scripted model is overloaded".to_owned()))]
+            }
             Some(Fault::Refused) => vec![Err(ModelError::Fatal("the scripted model refuses".to_owned()))],
             Some(Fault::Hang) => return stream::pending().boxed(),
             Some(Fault::Cut) | None => chunks.into_iter().map(Ok).collect(),
@@ -239,7 +245,9 @@ fn last_results(messages: &[Message]) -> Vec<&str> {
         Message::Results(results) => Some(results),
         Message::User(_) | Message::Assistant(_) => None,
     });
-    results.map(|results| results.iter().map(|result| result.output.text.as_str()).collect()).unwrap_or_default()
+    results
+        .map(|results| results.iter().map(|result| result.output.text.as_str()).collect())
+        .unwrap_or_default()
 }
 
 /// Puts in what a reply may refer to: `{task}`, `{role}`, `{turn}`, `{heard}`, `{results}`, `{result:N}`, `{n}`.
@@ -252,7 +260,8 @@ fn fill(template: &str, request: &Request, n: u32) -> String {
     while let Some(open) = rest.find('{') {
         filled.push_str(&rest[..open]);
         let after = &rest[open + 1..];
-        let value = after.find('}').and_then(|close| lookup(&after[..close], request, n).map(|value| (value, close)));
+        let value =
+            after.find('}').and_then(|close| lookup(&after[..close], request, n).map(|value| (value, close)));
         match value {
             Some((value, close)) => {
                 filled.push_str(&value);

@@ -46,7 +46,9 @@ impl Driver {
 
     /// Decides what becomes of a call and records the intent.
     async fn prepare(&mut self, call: CallId) -> Result<Option<Work>, Fatal> {
-        let Some(progress) = self.state.call(call).map(|state| state.progress.clone()) else { return Ok(None) };
+        let Some(progress) = self.state.call(call).map(|state| state.progress.clone()) else {
+            return Ok(None);
+        };
         let Some(written) = self.state.tool_call(call).cloned() else { return Ok(None) };
         match progress {
             CallProgress::Answered => Ok(None),
@@ -81,8 +83,9 @@ impl Driver {
         if written.name == delegate::NAME {
             return self.ask_for_child(call, written).map(|()| None);
         }
-        let arguments = json::parse(written.arguments.as_str())
-            .map_err(|cause| ToolOutput::error(format!("The arguments of {} are no JSON: {cause}", written.name)))?;
+        let arguments = json::parse(written.arguments.as_str()).map_err(|cause| {
+            ToolOutput::error(format!("The arguments of {} are no JSON: {cause}", written.name))
+        })?;
         if written.name == MESSAGE {
             return self.say(call, &arguments).map(|()| None);
         }
@@ -94,10 +97,16 @@ impl Driver {
         Ok(Some(Work::Run { call, tool, arguments }))
     }
 
-    async fn start_edit(&mut self, call: CallId, tool: Arc<dyn AnyTool>, arguments: Value) -> Result<Work, ToolOutput> {
+    async fn start_edit(
+        &mut self,
+        call: CallId,
+        tool: Arc<dyn AnyTool>,
+        arguments: Value,
+    ) -> Result<Work, ToolOutput> {
         let files = self.kit.files.clone();
         let planned = tokio::task::spawn_blocking(move || tool.plan(arguments, &files)).await;
-        let plan = planned.map_err(|error| ToolOutput::error(format!("The edit could not be planned: {error}")))??;
+        let plan = planned
+            .map_err(|error| ToolOutput::error(format!("The edit could not be planned: {error}")))??;
         let after = Some(Hash::of(&plan.content));
         self.record(Event::ToolStarted { call, effect: Effect::Edit, before: plan.before, after });
         Ok(Work::Write { call, plan })
@@ -120,7 +129,9 @@ impl Driver {
     fn no_such_tool(&self, name: &str) -> ToolOutput {
         let known: Vec<&str> = self.kit.specs.iter().map(|spec| spec.name.as_str()).collect();
         if DELEGATION_TOOLS.contains(&name) {
-            return ToolOutput::error(format!("'{name}' is not available here (recursion limit or configuration)"));
+            return ToolOutput::error(format!(
+                "'{name}' is not available here (recursion limit or configuration)"
+            ));
         }
         let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
         ToolOutput::error(format!("There is no tool '{shown}'. You have: {}", known.join(", ")))
@@ -165,7 +176,8 @@ impl Driver {
             Effect::Edit => return self.edit_in_doubt(call, written, before, after).await,
             Effect::Opaque => {
                 let mark = mark(self.state.session(), call);
-                let ended = tokio::task::spawn_blocking(move || brigade_sandbox::end_stale(&mark, STALE_TIME)).await;
+                let ended =
+                    tokio::task::spawn_blocking(move || brigade_sandbox::end_stale(&mark, STALE_TIME)).await;
                 let output = match ended {
                     Ok(Ok(_)) => unknown("the runner ended while this call ran; it is not run again"),
                     Ok(Err(error)) => unknown(&format!("the runner ended while this call ran, and {error}")),
@@ -197,15 +209,18 @@ impl Driver {
                 let text = format!("{shown} has the new content (the runner ended right after writing it)");
                 self.answer(call, ToolOutput::ok(text));
             }
-            Ok(Ok(now)) if now == before && self.state.stopping().is_none() => match self.start(call, written).await {
-                Ok(work) => return Ok(work),
-                Err(output) => self.answer(call, output),
-            },
+            Ok(Ok(now)) if now == before && self.state.stopping().is_none() => {
+                match self.start(call, written).await {
+                    Ok(work) => return Ok(work),
+                    Err(output) => self.answer(call, output),
+                }
+            }
             Ok(Ok(now)) if now == before => {
                 self.answer(call, ToolOutput::error("interrupted: the file was not changed"));
             }
             _ => {
-                let text = format!("interrupted, outcome unknown: {shown} has other content than before or after");
+                let text =
+                    format!("interrupted, outcome unknown: {shown} has other content than before or after");
                 self.answer(call, ToolOutput::error(text));
             }
         }
@@ -243,10 +258,8 @@ impl Driver {
             }
         };
         // A conflict may have shown, before the intent was durable, that the session is stopped.
-        let intent_stands = matches!(
-            self.state.call(call).map(|state| &state.progress),
-            Some(CallProgress::Started { .. })
-        );
+        let intent_stands =
+            matches!(self.state.call(call).map(|state| &state.progress), Some(CallProgress::Started { .. }));
         if !intent_stands {
             self.answer(call, ToolOutput::error("Not started: the session was stopped"));
             return;
@@ -279,10 +292,12 @@ impl Driver {
 /// A path that is given from the root of the file system is judged as the path in the workspace that it is.
 fn beneath<'a>(action: Action<'a>, root: &std::path::Path) -> Action<'a> {
     match action.subject {
-        Subject::Path(path) => match std::path::Path::new(path).strip_prefix(root).ok().and_then(|path| path.to_str()) {
-            Some(relative) => Action { subject: Subject::Path(relative), ..action },
-            None => action,
-        },
+        Subject::Path(path) => {
+            match std::path::Path::new(path).strip_prefix(root).ok().and_then(|path| path.to_str()) {
+                Some(relative) => Action { subject: Subject::Path(relative), ..action },
+                None => action,
+            }
+        }
         Subject::Nothing | Subject::Command(_) => action,
     }
 }

@@ -8,7 +8,9 @@ use brigade_core::faces::{MESSAGE, delegate};
 use brigade_core::grant::{Access, Grant};
 use brigade_core::permission::{Action, Kind, Subject, Verdict};
 use brigade_core::state::Round;
-use brigade_core::{Budget, CallId, Event, Limit, Outcome, SessionId, Spent, State, Status, ToolCall, ToolOutput};
+use brigade_core::{
+    Budget, CallId, Event, Limit, Outcome, SessionId, Spent, State, Status, ToolCall, ToolOutput,
+};
 use futures::FutureExt;
 
 use super::{ChildEnd, Driver, Fatal, Inbox, RoundEnd};
@@ -21,6 +23,14 @@ pub(super) struct Waiting {
     pub(super) call: CallId,
     delegation: Delegation,
     kit: Arc<Kit>,
+}
+
+/// The kit that was made last, and for what.
+pub(super) struct LastKit {
+    role: Option<String>,
+    tools: Option<Vec<String>>,
+    kit: Arc<Kit>,
+    warning: Option<String>,
 }
 
 /// A child whose loan is recorded.
@@ -53,23 +63,44 @@ impl Driver {
         if let Verdict::Deny { reason } = authority.permissions.check(&action) {
             return Err(ToolOutput::error(format!("'delegate' is not allowed: {reason}")));
         }
-        let wish = swarm.wish(&delegation, depth + 1, authority);
-        let attenuated = authority.attenuate(&wish, depth + 1).map_err(|refusal| ToolOutput::error(refusal.to_string()))?;
+        let (kit, warning) = self.kit_for(&delegation, depth + 1)?;
+        delegation.warnings.extend(warning);
+        self.waiting.push_back(Waiting { call, delegation, kit });
+        Ok(())
+    }
+
+    /// What a child is equipped with, and what the caller should know about it. Calls of one reply are often alike, so
+    /// the last answer is kept.
+    fn kit_for(
+        &mut self,
+        delegation: &Delegation,
+        depth: u32,
+    ) -> Result<(Arc<Kit>, Option<String>), ToolOutput> {
+        if let Some(last) = &self.last_kit
+            && last.role == delegation.role
+            && last.tools == delegation.tools
+        {
+            return Ok((last.kit.clone(), last.warning.clone()));
+        }
+        let swarm = &self.tree.core.settings.swarm;
+        let authority = &self.kit.authority;
+        let wish = swarm.wish(delegation, depth, authority);
+        let attenuated =
+            authority.attenuate(&wish, depth).map_err(|refusal| ToolOutput::error(refusal.to_string()))?;
         let mut lent = attenuated.authority;
         if authority.speak == Access::Allowed && authority.lend.contains(MESSAGE) {
             lent.tools.insert(MESSAGE.to_owned());
             lent.lend.insert(MESSAGE.to_owned());
         }
-        let unknown: Vec<String> =
-            attenuated.unknown.iter().map(|name| name.chars().filter(|c| !c.is_control()).take(64).collect()).collect();
-        if !unknown.is_empty() {
-            delegation.warnings.push(format!("no such tool to lend: {}", unknown.join(", ")));
-        }
-        let mut agent = swarm.agent(&delegation);
+        let shown = |name: &String| name.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
+        let unknown: Vec<String> = attenuated.unknown.iter().map(shown).collect();
+        let warning = (!unknown.is_empty()).then(|| format!("no such tool to lend: {}", unknown.join(", ")));
+        let mut agent = swarm.agent(delegation);
         agent.model = agent.model.or_else(|| self.kit.agent.model.clone());
-        let kit = self.tree.kit(agent, lent, depth + 1).map_err(ToolOutput::error)?;
-        self.waiting.push_back(Waiting { call, delegation, kit });
-        Ok(())
+        let kit = self.tree.kit(agent, lent, depth).map_err(ToolOutput::error)?;
+        let (role, tools) = (delegation.role.clone(), delegation.tools.clone());
+        self.last_kit = Some(LastKit { role, tools, kit: kit.clone(), warning: warning.clone() });
+        Ok((kit, warning))
     }
 
     /// Starts as many waiting children as there are slots and budget for.
@@ -182,8 +213,12 @@ impl Driver {
         let own = Limit::AtMost(clock::now().saturating_add(timeout));
         let depth = self.state.round().map_or(0, |round| round.depth) + 1;
         let turns = delegation.turns.or(waiting.kit.agent.max_turns).unwrap_or(limits.child_turns);
-        let grant =
-            Grant { authority: waiting.kit.authority_hash, budget, turns, deadline: own.min(self.child_deadline()) };
+        let grant = Grant {
+            authority: waiting.kit.authority_hash,
+            budget,
+            turns,
+            deadline: own.min(self.child_deadline()),
+        };
         let parent = Some(self.state.session().clone());
         Round { delegation, agent: waiting.kit.agent_hash, grant, parent, depth }
     }
@@ -244,7 +279,10 @@ impl Driver {
             }
         }
         if self.children.is_empty() && !self.state.loans().values().any(|loan| loan.call == call) {
-            self.answer(call, ToolOutput::error("interrupted, outcome unknown: the sub-agent's end was not recorded"));
+            self.answer(
+                call,
+                ToolOutput::error("interrupted, outcome unknown: the sub-agent's end was not recorded"),
+            );
         }
         Ok(())
     }

@@ -34,7 +34,9 @@ impl Driver {
             // The turn limit follows from the log; it is recorded all the same, for whoever reads it.
             self.record(Event::LimitReached { which: limit });
         }
-        if self.state.cancelled().is_some() || (self.state.limit_recorded().is_some() && purpose == Purpose::Turn) {
+        if self.state.cancelled().is_some()
+            || (self.state.limit_recorded().is_some() && purpose == Purpose::Turn)
+        {
             return Ok(());
         }
         let (turn, attempt) = self.state.upcoming();
@@ -110,7 +112,13 @@ impl Driver {
     }
 
     /// Sends the request and listens until the reply is whole, the time is up or the session is stopped.
-    async fn converse(&mut self, purpose: Purpose, turn: u32, attempt: u32, worst: Worst) -> Result<Heard, Fatal> {
+    async fn converse(
+        &mut self,
+        purpose: Purpose,
+        turn: u32,
+        attempt: u32,
+        worst: Worst,
+    ) -> Result<Heard, Fatal> {
         let mut stream = self.kit.model.provider.stream(self.request(purpose, turn, attempt, worst));
         let mut ingest = Ingest::default();
         let silence = self.tree.settings().limits.model_silence;

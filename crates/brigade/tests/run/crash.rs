@@ -91,7 +91,11 @@ fn stage() -> Stage {
 }
 
 /// Runs until the store falls over, then mends it. `None` where the end was reached first.
-async fn run_until_crash(stage: &Stage, root: Option<&SessionId>, appends: i64) -> (Option<Ending>, Option<SessionId>) {
+async fn run_until_crash(
+    stage: &Stage,
+    root: Option<&SessionId>,
+    appends: i64,
+) -> (Option<Ending>, Option<SessionId>) {
     stage.store.crash_after(appends);
     let run = match root {
         None => stage.runtime().start(brigade::Task::new("the task")).await,
@@ -139,7 +143,9 @@ async fn baseline() -> Baseline {
 async fn check(stage: &Stage, baseline: &Baseline, ending: &Ending, crashes: u32) {
     assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
     // An edit that the crash hit right after it was written is reported in other words; all else is equal.
-    let same = |text: &str| text.replace("lead.txt has the new content (the runner ended right after writing it)", "W");
+    let same = |text: &str| {
+        text.replace("lead.txt has the new content (the runner ended right after writing it)", "W")
+    };
     if !ending.outcome.text.as_str().contains("right after writing") {
         assert_eq!(same(ending.outcome.text.as_str()), same(&baseline.text));
     }
@@ -164,7 +170,12 @@ async fn check(stage: &Stage, baseline: &Baseline, ending: &Ending, crashes: u32
     }
     assert_eq!(u64::from(replied as u32), baseline.turns);
     let in_doubt = ending.spent.in_doubt.tokens;
-    let interrupted = log.iter().filter(|r| matches!(&r.event, Event::CallFailed { cause: brigade::core::event::CallFault::Interrupted, .. })).count();
+    let interrupted = log
+        .iter()
+        .filter(|r| {
+            matches!(&r.event, Event::CallFailed { cause: brigade::core::event::CallFault::Interrupted, .. })
+        })
+        .count();
     assert_eq!(in_doubt > 0, interrupted > 0);
     assert!(interrupted as u32 <= crashes * 8);
     // File sizes differ only where the report of an edit does.

@@ -124,9 +124,13 @@ text = "{result:0}"
     assert_eq!(ending.outcome.status, Status::Done);
     assert!(ending.outcome.text.as_str().contains("recursion"), "{}", ending.outcome.text);
 
-    let deeper = Stage::with(&script.replace("nonsense = 1", "role = \"Grandchild\", task = \"y\"")
-        .replace("[[reply]]\nagent = \"Child\"\ntext", "[[reply]]\nagent = \"Grandchild\"\ntext = \"deep\"\n[[reply]]\nagent = \"Child\"\ntext"),
-        |settings| settings.swarm.max_depth = 2);
+    let deeper = Stage::with(
+        &script.replace("nonsense = 1", "role = \"Grandchild\", task = \"y\"").replace(
+            "[[reply]]\nagent = \"Child\"\ntext",
+            "[[reply]]\nagent = \"Grandchild\"\ntext = \"deep\"\n[[reply]]\nagent = \"Child\"\ntext",
+        ),
+        |settings| settings.swarm.max_depth = 2,
+    );
     let ending = deeper.run().await;
     assert_eq!(ending.outcome.text.as_str(), "[Child]: [Grandchild]: deep");
 }
@@ -168,13 +172,13 @@ text = "found"
     let mut watch = prepared.watch();
     let run = prepared.start();
     let said = loop {
-        match watch.next().await.expect("the message comes before the end") {
-            brigade::Live::Fact(record) => match &record.event {
+        let live = watch.next().await.expect("the message comes before the end");
+        if let brigade::Live::Fact(record) = live {
+            match &record.event {
                 Event::Said { text, .. } => break text.to_string(),
                 Event::Ended { .. } => panic!("ended before the message"),
                 _ => {}
-            },
-            _ => {}
+            }
         }
     };
     assert_eq!(said, "half way");
@@ -355,7 +359,9 @@ async fn lifecycle_events_come_in_order_with_one_terminal_event() {
                     Lifecycle::StreamDelta { text, .. } => format!("delta {text}"),
                     Lifecycle::ToolCallStart { call, .. } => format!("call {}", call.name),
                     Lifecycle::ToolCallEnd { result, .. } => format!("result {}", result.text),
-                    Lifecycle::Complete { result, .. } => format!("complete {} {}", result.text, result.turns),
+                    Lifecycle::Complete { result, .. } => {
+                        format!("complete {} {}", result.text, result.turns)
+                    }
                     Lifecycle::Error { error, .. } => format!("error {error}"),
                 });
             }

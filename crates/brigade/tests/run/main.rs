@@ -1,5 +1,7 @@
 //! Whole trees on the scripted model: a script, the run, and what its log says.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says so by falling over")]
+
 mod budget;
 mod cancel;
 mod concurrency;

@@ -218,10 +218,19 @@ impl Store for CrashStore {
     ) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
         self.guard(self.inner.read_prefix(session))
     }
-    fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+    fn tail(
+        &self,
+        root: &SessionId,
+        after: Pos,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.guard(self.inner.tail(root, after, limit))
     }
-    fn words(&self, root: &SessionId, after: Pos) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
+    fn words(
+        &self,
+        root: &SessionId,
+        after: Pos,
+    ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
         self.guard(self.inner.words(root, after))
     }
     fn stirred(&self) -> watch::Receiver<u64> {

@@ -99,12 +99,8 @@ text = "again: {heard}"
     stage.runtime().tell(&child, "more").await.unwrap();
     let again = end(stage.runtime().resume(&child, More::default()).await.unwrap()).await.unwrap();
     assert_eq!(again.outcome.text.as_str(), "again: more");
-    let Some(Event::Started { parent, depth, .. }) = stage
-        .events(&child)
-        .await
-        .into_iter()
-        .rev()
-        .find(|event| matches!(event, Event::Started { .. }))
+    let Some(Event::Started { parent, depth, .. }) =
+        stage.events(&child).await.into_iter().rev().find(|event| matches!(event, Event::Started { .. }))
     else {
         panic!("no second round")
     };

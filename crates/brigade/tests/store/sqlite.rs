@@ -184,57 +184,6 @@ async fn the_log_of_the_database_does_not_grow_for_ever() {
     assert!(written > 1_000_000 && wal < 40_000_000, "{written} {wal}");
 }
 
-/// Not a test of what is right but of what it costs; run it in release with `--ignored --nocapture`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement"]
-async fn what_it_costs() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder);
-    let lease = begun(&store, &root(1), 1).await;
-    let facts = || (0..100).map(|n| said(format!("{n} {}", "some words ".repeat(20)))).collect::<Vec<_>>();
-    let before = cpu();
-    let started = Instant::now();
-    for round in 0..200 {
-        store.append(led(&lease, &root(1), 1 + round * 100, facts())).await.unwrap();
-    }
-    let per = |used: Duration| used.as_nanos() as f64 / 20_000.0 / 1_000.0;
-    println!(
-        "batches of 100: {:.2} us CPU, {:.2} us wall per event",
-        per(cpu() - before),
-        per(started.elapsed())
-    );
-
-    let before = cpu();
-    let started = Instant::now();
-    let singles = (0..100).map(|index| {
-        let (store, lease, session) = (&store, &lease, child(&root(1), index));
-        async move { grow(store, lease, &session, 0, 200).await.unwrap() }
-    });
-    futures::future::join_all(singles).await;
-    println!(
-        "100 sessions, single appends: {:.2} us CPU, {:.2} us wall per event",
-        per(cpu() - before),
-        per(started.elapsed())
-    );
-
-    for _ in 0..3 {
-        let (started, before) = (Instant::now(), cpu());
-        let count = store.read(&root(1), 10_001).await.unwrap().len();
-        println!("reading {count} events: {:?} CPU, {:?} wall", cpu() - before, started.elapsed());
-    }
-    let started = Instant::now();
-    let mut after = 0;
-    let mut count = 0;
-    while let Some(last) = store.tail(&root(1), after, 1_000).await.unwrap().last() {
-        after = last.pos;
-        count += 1;
-    }
-    println!("tailing {count} pages of 1000: {:?}", started.elapsed());
-    let before = cpu();
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    println!("idle for 2 s: {:?} CPU", cpu() - before);
-}
-
 /// What this process has used so far.
 fn cpu() -> Duration {
     let mut total = Duration::ZERO;
