@@ -44,7 +44,7 @@ text = "Water boils at {result:0}."
 "#;
 
 #[tokio::main(flavor = "current_thread")]
-pub async fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let mut settings = Settings::new("script", Workspace::open(&std::env::temp_dir())?);
     settings.tools = Toolbox::new().with(Celsius);
     let runtime = Runtime::in_memory(settings, Models::default().with("script", Script::parse(SCRIPT)?));

@@ -26,7 +26,7 @@ text = "My answer to: {task}"
 "#;
 
 #[tokio::main(flavor = "current_thread")]
-pub async fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let store = Arc::new(SqliteStore::open(&folder.path().join("sessions.db"))?);
     let settings = Settings::new("script", Workspace::open(folder.path())?);

@@ -31,7 +31,7 @@ fn say(line: String) {
 }
 
 #[tokio::main(flavor = "current_thread")]
-pub async fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let settings = Settings::new("script", Workspace::open(folder.path())?);
     let runtime = Runtime::in_memory(settings, Models::default().with("script", Script::parse(SCRIPT)?));

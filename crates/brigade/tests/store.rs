@@ -1,5 +1,7 @@
 //! Stores: one set of laws for all of them, and what each can suffer.
 
+#![expect(clippy::unwrap_used, reason = "a test says so by falling over")]
+
 #[path = "store/conformance.rs"]
 mod conformance;
 #[path = "store/damage.rs"]

@@ -1,6 +1,6 @@
 //! Whole trees on the scripted model: a script, the run, and what its log says.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test says so by falling over")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says so by falling over")]
 
 mod budget;
 mod cancel;

@@ -183,15 +183,3 @@ async fn the_log_of_the_database_does_not_grow_for_ever() {
     let wal = std::fs::metadata(wal(folder.path())).unwrap().len();
     assert!(written > 1_000_000 && wal < 40_000_000, "{written} {wal}");
 }
-
-/// What this process has used so far.
-fn cpu() -> Duration {
-    let mut total = Duration::ZERO;
-    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        let nanos =
-            text.split_ascii_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or_default();
-        total += Duration::from_nanos(nanos);
-    }
-    total
-}
