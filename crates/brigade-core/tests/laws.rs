@@ -113,6 +113,7 @@ fn is_narrower(child: &Authority, parent: &Authority) -> bool {
         && child.deepest <= parent.deepest
         && names(&child.agents, &parent.agents)
         && names(&child.models, &parent.models)
+        && child.workspace == parent.workspace
         && child.paths.iter().all(|path| parent.paths.contains(path))
         && child.network <= parent.network
         && child.speak <= parent.speak
@@ -212,6 +213,7 @@ proptest! {
             change(&mut changed);
             wider.push(changed);
         };
+        change(&|child| child.workspace.push_str("/elsewhere"));
         change(&|child| child.permissions.allow.push("teleport".parse().unwrap()));
         if parent.permissions.mode < Mode::Auto {
             change(&|child| child.permissions.mode = Mode::Auto);
@@ -359,8 +361,11 @@ impl Books {
                 self.is_overrun |= spent.overrun != Amount::default();
             }
             Event::CancelAsked { .. } => self.is_cancelled = true,
-            Event::Ended { .. } => {
+            Event::Ended { outcome, .. } => {
                 assert!(self.is_running, "a second end");
+                assert!(self.open_calls.is_empty(), "an end with calls unanswered");
+                let says_cancelled = matches!(outcome.status, Status::Cancelled { .. } | Status::Lost { .. });
+                assert!(!self.is_cancelled || says_cancelled, "{outcome:?} after a cancel");
                 assert!(self.lent.is_empty() && self.reserved == Amount::default(), "an end with loans out");
                 self.is_running = false;
             }
@@ -734,10 +739,6 @@ impl Run {
             }
         }
         assert!(loans.values().all(|counts| *counts == (1, 1)), "{loans:?}");
-        let outcome = self.state.ended().unwrap();
-        if self.state.cancelled().is_some() {
-            assert!(matches!(outcome.status, Status::Cancelled { .. } | Status::Lost { .. }), "{outcome:?}");
-        }
     }
 }
 

@@ -874,6 +874,35 @@ fn limits_and_cancels_end_with_their_round() {
     assert_eq!(story.state.stopping(), None);
 }
 
+#[test]
+fn an_end_waits_for_every_call_and_loan() {
+    let failed = || ended(Status::Failed { cause: "x".to_owned() }, "");
+    let lost = || ended(Status::Lost { cause: "x".to_owned() }, "");
+    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn)]);
+    story
+        .refuses(failed())
+        .refuses(lost())
+        .then(replied(1, "", &["delegate"]))
+        .refuses(failed())
+        .refuses(lost());
+    story.then(delegated(1, 0, loan(5))).refuses(failed()).refuses(lost());
+    // No runner answers the call before its child; where a log has it, the loan still has to come back.
+    let mut state = story.state;
+    state.apply(&tool_ended(1, 0, "too early"));
+    assert!(!state.admits(&failed()) && !state.admits(&lost()));
+    assert_eq!(State::next(&mut state), Step::Wait);
+    state.apply(&returned(1, 0, used(1)));
+    assert!(state.admits(&failed()) && state.admits(&lost()));
+}
+
+#[test]
+fn an_answer_that_was_cancelled_is_not_done() {
+    let mut story =
+        Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), replied(1, "A.", &[]), cancel()]);
+    story.refuses(ended(Status::Done, "A.")).refuses(ended(Status::Failed { cause: "x".to_owned() }, "A."));
+    story.next(cancelled("A.")).ends();
+}
+
 /// A turn that the last round began and did not finish is no gift to the next.
 #[test]
 fn turns_are_counted_for_each_round_anew() {

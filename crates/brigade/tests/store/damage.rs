@@ -217,31 +217,14 @@ async fn cut_at(
     }
 }
 
-/// Every byte-prefix of a short log, in four parts that run beside each other.
-async fn cut_at_every_byte(part: usize) {
+#[tokio::test]
+async fn a_cut_log_keeps_all_whole_commits() {
     let (db, log, ends, records) = unmoved(4, 2, 10).await;
     assert!(log.len() <= 64 * 1024, "{}", log.len());
-    cut_at((part..=log.len()).step_by(4), &db, &log, &ends, &records).await;
-}
-
-#[tokio::test]
-async fn a_log_cut_at_any_byte_keeps_all_whole_commits_part_one() {
-    cut_at_every_byte(0).await;
-}
-
-#[tokio::test]
-async fn a_log_cut_at_any_byte_keeps_all_whole_commits_part_two() {
-    cut_at_every_byte(1).await;
-}
-
-#[tokio::test]
-async fn a_log_cut_at_any_byte_keeps_all_whole_commits_part_three() {
-    cut_at_every_byte(2).await;
-}
-
-#[tokio::test]
-async fn a_log_cut_at_any_byte_keeps_all_whole_commits_part_four() {
-    cut_at_every_byte(3).await;
+    // A prime step meets every place in a frame sooner or later; the ends of frames are met exactly. Every single
+    // byte is cut in the outer tests.
+    let frames = (0..log.len()).step_by(4096 + 24).flat_map(|start| start + 31..=start + 33);
+    cut_at((0..log.len()).step_by(97).chain(frames).chain(0..40), &db, &log, &ends, &records).await;
 }
 
 #[tokio::test]
