@@ -109,7 +109,12 @@ impl SwarmConfig {
     /// What is wrong with the section, in words for the person who wrote it.
     pub fn problem(&self) -> Option<String> {
         let mut seen: BTreeMap<String, &String> = BTreeMap::new();
-        for role in self.roles.keys() {
+        for (role, preset) in &self.roles {
+            if preset.acp.is_some() {
+                return Some(format!(
+                    "swarm.roles.{role}.acp: this version cannot run external agents; remove it"
+                ));
+            }
             if !is_role(role.trim()) {
                 return Some(format!(
                     "swarm.roles: '{}' cannot be a role: 1 to 64 characters on one line, without brackets",
@@ -265,7 +270,7 @@ impl SwarmConfig {
 fn whitelist(value: &Value) -> Result<Option<Vec<String>>, String> {
     const REFUSAL: &str = "Invalid 'tools' argument: expected an array of strings";
     match value.get("tools") {
-        None | Some(Value::Null) => Ok(None),
+        None => Ok(None),
         Some(Value::Array(items)) => {
             let names: Option<Vec<String>> =
                 items.iter().map(|item| item.as_str().map(str::to_owned)).collect();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use brigade_core::delegation::Delegation;
 use brigade_core::faces::{MESSAGE, delegate};
 use brigade_core::grant::{Access, Grant};
+use brigade_core::money::Amount;
 use brigade_core::permission::{Action, Kind, Subject, Verdict};
 use brigade_core::state::Round;
 use brigade_core::{
@@ -295,7 +296,10 @@ impl Driver {
             Ok(end) => end,
             // One broken child does not end its parent; a store that fails does.
             Err(Fatal::Bug(cause)) => {
-                let spent = self.state.loans().get(&child).map(|loan| loan.amount).unwrap_or_default();
+                // The child itself is counted when the loan comes back.
+                let itself = Amount { agents: 1, ..Amount::default() };
+                let spent =
+                    self.state.loans().get(&child).map(|loan| loan.amount.minus(itself)).unwrap_or_default();
                 let status = Status::Lost { cause };
                 RoundEnd { outcome: Outcome::new(status, ""), spent: Spent::doubtful(spent) }
             }
