@@ -1,6 +1,7 @@
 //! What may be written in a transaction: facts, what they name, and leases.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 
 use brigade_core::event::VERSION;
 use brigade_core::{Hash, SessionId};
@@ -39,7 +40,17 @@ pub(super) struct Ledger<'a> {
     pub(super) connection: &'a Connection,
     times: &'a mut LeaseTimes,
     next_pos: u64,
+    known: RefCell<Known>,
     pub(super) written: Written,
+}
+
+/// What a transaction has found out. While it is open nobody else writes, so that it need not ask twice.
+#[derive(Default)]
+struct Known {
+    /// The lease that was looked up last and is valid.
+    lease: Option<(SessionId, u64)>,
+    /// Who names what, as this transaction wrote it.
+    names: HashSet<(SessionId, Hash)>,
 }
 
 impl<'a> Ledger<'a> {
@@ -52,7 +63,8 @@ impl<'a> Ledger<'a> {
                 "SELECT max(coalesce((SELECT max(pos) FROM events), 0), coalesce((SELECT pos FROM removed), 0))",
             )?
             .query_row([], |row| row.get(0))?;
-        Ok(Ledger { connection, times, next_pos: last + 1, written: Written::default() })
+        let (known, written) = (RefCell::default(), Written::default());
+        Ok(Ledger { connection, times, next_pos: last + 1, known, written })
     }
 
     /// Appends facts, after everything that can refuse them was looked at: a refusal leaves no trace.
@@ -114,10 +126,18 @@ impl<'a> Ledger<'a> {
     }
 
     fn name(&self, session: &SessionId, hash: &Hash) -> rusqlite::Result<()> {
+        if !self.known.borrow_mut().names.insert((session.clone(), *hash)) {
+            return Ok(());
+        }
         self.connection
             .prepare_cached("INSERT OR IGNORE INTO refs (session, hash) VALUES (?, ?)")?
             .execute(params![session.as_str(), hash.as_bytes()])?;
         Ok(())
+    }
+
+    /// Forgets what was found out, because it is about to change.
+    pub(super) fn ask_again(&self) {
+        *self.known.borrow_mut() = Known::default();
     }
 
     /// How many facts a session has.
@@ -130,12 +150,17 @@ impl<'a> Ledger<'a> {
     }
 
     fn check_lease(&self, lease: &Lease, session: &SessionId) -> Result<(), Fault> {
+        let is_known = |(root, epoch): &(SessionId, u64)| *root == lease.root && *epoch == lease.epoch;
+        if lease.root.contains(session) && self.known.borrow().lease.as_ref().is_some_and(is_known) {
+            return Ok(());
+        }
         let admitted: Option<bool> = self
             .connection
             .prepare_cached("SELECT epoch = ? AND pid IS NOT NULL FROM leases WHERE root = ?")?
             .query_row(params![lease.epoch, lease.root.as_str()], |row| row.get(0))
             .optional()?;
         if admitted == Some(true) && lease.root.contains(session) {
+            self.known.borrow_mut().lease = Some((lease.root.clone(), lease.epoch));
             Ok(())
         } else {
             Err(lease::fenced(lease).into())
@@ -172,6 +197,7 @@ impl<'a> Ledger<'a> {
     /// Writes all that is kept about the lease of a tree.
     pub(super) fn write_lease(&self, root: &SessionId, row: &LeaseRow) -> rusqlite::Result<()> {
         let holder = row.holder.as_ref();
+        self.known.borrow_mut().lease = None;
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO leases (root, epoch, host, boot_id, pid, start_time, renewed, last_run)

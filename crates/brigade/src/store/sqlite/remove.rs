@@ -15,6 +15,7 @@ impl Ledger<'_> {
     /// Removes a session and all below it that was not continued on its own.
     pub(super) fn remove(&mut self, root: &SessionId) -> Result<(), Fault> {
         self.check_idle(root)?;
+        self.ask_again();
         let doomed = self.doomed(root)?;
         if doomed.is_empty() {
             return Err(StoreError::Unknown(root.clone()).into());
