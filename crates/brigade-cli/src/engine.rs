@@ -134,6 +134,7 @@ pub(crate) fn more(settings: &Settings, flags: &Flags) -> More {
         turns: Some(settings.limits.lead_turns),
         timeout: flags.timeout,
         model: flags.model.as_ref().and(settings.model.clone()),
+        mode: flags.mode,
     }
 }
 

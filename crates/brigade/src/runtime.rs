@@ -8,6 +8,7 @@ use brigade_core::event::Speaker;
 use brigade_core::faces::delegate::Keep;
 use brigade_core::faces::{MESSAGE, delegate};
 use brigade_core::grant::{Access, Authority, Grant};
+use brigade_core::permission::Mode;
 use brigade_core::state::Round;
 use brigade_core::{
     Agent, Budget, Delegation, Event, Limit, Outcome, Record, SessionId, Spent, State, Status,
@@ -84,6 +85,8 @@ pub struct More {
     pub timeout: Option<Duration>,
     /// A model that takes the place of the recorded ones.
     pub model: Option<String>,
+    /// A mode that narrows what an open round may do.
+    pub mode: Option<Mode>,
 }
 
 /// Why a tree did not run to an end. Unless the error says so, nothing recorded is lost and the tree can be resumed.
@@ -162,7 +165,7 @@ impl Prepared {
         let task = match work {
             Work::Drive(driver) => spawn(run_tree(running, driver)),
             Work::AlreadyOver(ending) => spawn(async move {
-                running.store().release(&running.lease).await?;
+                running.release().await?;
                 running.watchers.close();
                 *ending
             }),
@@ -243,7 +246,8 @@ impl Runtime {
         let mut bits = [0; 16];
         getrandom::fill(&mut bits).map_err(|error| RunError::Setup(format!("no randomness: {error}")))?;
         let session = SessionId::root(u128::from_le_bytes(bits));
-        let more = More { budget: task.budget, turns: task.turns, timeout: task.timeout, model: None };
+        let (budget, turns, timeout) = (task.budget, task.turns, task.timeout);
+        let more = More { budget, turns, timeout, ..More::default() };
         let mut agent = task.agent.unwrap_or_else(|| self.core.settings.lead.clone());
         agent.model.get_or_insert_with(|| self.core.settings.model.clone());
         let delegation =
@@ -254,7 +258,7 @@ impl Runtime {
             .choose(agent.model.as_deref().unwrap_or_default())
             .map_err(|e| RunError::Setup(e.to_string()))?;
         let lease = self.core.store.lease(&session, &self.holder, clock::now()).await?;
-        let tree = Arc::new(Tree::new(self.core.clone(), lease, Vec::new(), None));
+        let tree = Arc::new(Tree::new(self.core.clone(), lease, Vec::new(), &more));
         let authority = self.root_authority(&agent);
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
         let round = self.root_round(delegation, &kit.agent_hash, &kit.authority_hash, &more);
@@ -294,7 +298,8 @@ impl Runtime {
         let store = &self.core.store;
         let mut records = store.read(session, 0).await?;
         let mut state = fold(session, &records);
-        if state.is_running() {
+        // Words from outside may come in between; then it is tried again.
+        while state.is_running() && !records.iter().any(|record| is_resumed(record, lease.epoch)) {
             let downtime = lease.last_run.map_or(0, |last| now.saturating_sub(last));
             let resumed = Event::Resumed { epoch: lease.epoch, downtime };
             let append = Append {
@@ -316,7 +321,7 @@ impl Runtime {
             Event::Resumed { downtime, .. } => Some((record.pos, downtime)),
             _ => None,
         });
-        let tree = Tree::new(self.core.clone(), lease, resumes.collect(), more.model.clone());
+        let tree = Tree::new(self.core.clone(), lease, resumes.collect(), &more);
         self.continue_tree(Arc::new(tree), state, &records, more).await
     }
 
@@ -346,7 +351,12 @@ impl Runtime {
         }
         let mut agent = kit.agent.clone();
         agent.model.get_or_insert_with(|| self.core.settings.model.clone());
-        let authority = self.root_authority(&agent);
+        let mut authority = self.root_authority(&agent);
+        if state.session().parent().is_some() {
+            // A child that goes on by itself keeps to the tools that it was lent.
+            authority.tools.retain(|tool| kit.authority.tools.contains(tool));
+            authority.lend.retain(|tool| kit.authority.lend.contains(tool));
+        }
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
         let delegation = Delegation { task: "".into(), warnings: Vec::new(), ..round.delegation };
         let next = self.root_round(delegation, &kit.agent_hash, &kit.authority_hash, &more);
@@ -394,16 +404,14 @@ impl Runtime {
         Ok(())
     }
 
-    /// A child of a tree that may still go on cannot have a second runner.
+    /// A session that one above it may still work with cannot have a second runner.
     async fn refuse_child_of_open_tree(&self, session: &SessionId) -> Result<(), RunError> {
-        let root = session.root_id();
-        if root == *session {
-            return Ok(());
-        }
-        let state = fold(&root, &self.core.store.read(&root, 0).await?);
-        let child = fold(session, &self.core.store.read(session, 0).await?);
-        if state.is_running() || child.is_running() {
-            return Err(RunError::NotOver { child: session.clone(), root });
+        let mut above = session.parent();
+        while let Some(root) = above {
+            if fold(&root, &self.core.store.read(&root, 0).await?).is_running() {
+                return Err(RunError::NotOver { child: session.clone(), root });
+            }
+            above = root.parent();
         }
         Ok(())
     }
@@ -471,7 +479,7 @@ async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<Ending, RunErr
         Err(error) => Err(Fatal::Bug(error.to_string())),
     };
     drop((listener, heartbeat));
-    let released = tree.store().release(&tree.lease).await;
+    let released = tree.release().await;
     tree.watchers.close();
     let RoundEnd { outcome, spent } = end?;
     released?;
@@ -489,6 +497,11 @@ async fn remove_children(tree: &Tree) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Whether this is the fact by which the runner of this epoch took over.
+fn is_resumed(record: &Record, epoch: u64) -> bool {
+    matches!(record.event, Event::Resumed { epoch: taken, .. } if taken == epoch)
 }
 
 fn fold(session: &SessionId, records: &[Record]) -> State {

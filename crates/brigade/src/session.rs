@@ -15,7 +15,7 @@ use std::time::Duration;
 use brigade_core::delegation::Which;
 use brigade_core::event::{CallFault, Speaker, VERSION};
 use brigade_core::state::{Round, Step};
-use brigade_core::{CallId, Event, Face, Limit, Outcome, Record, SessionId, Spent, State, ToolOutput};
+use brigade_core::{CallId, Event, Face, Hash, Limit, Outcome, Record, SessionId, Spent, State, ToolOutput};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -78,13 +78,17 @@ pub(crate) struct Driver {
     inbox: mpsc::UnboundedReceiver<Inbox>,
     /// Facts that are applied and not yet durable.
     pending: Vec<Event>,
-    blobs: Vec<Arc<str>>,
+    /// Definitions that the pending facts name.
+    blobs: Vec<(Hash, Arc<str>)>,
     committed: u64,
     in_flight: HashSet<CallId>,
     children: HashMap<SessionId, mpsc::UnboundedSender<Inbox>>,
     waiting: VecDeque<Waiting>,
     /// Children whose loan is recorded and who are not started yet.
     lent: Vec<lend::Lent>,
+    /// The edit that is under way, and those that wait for it.
+    editing: Option<CallId>,
+    deferred: VecDeque<CallId>,
     last_kit: Option<lend::LastKit>,
     asked_for_slot: bool,
     tasks: JoinSet<()>,
@@ -104,7 +108,7 @@ impl Driver {
         slot: Option<Slot>,
     ) -> Driver {
         let mut driver = Driver::new(tree, State::new(session), kit, slot);
-        driver.blobs = driver.tree.unwritten(&driver.kit);
+        driver.name_definitions();
         driver.open_round(round);
         driver
     }
@@ -125,7 +129,7 @@ impl Driver {
         words: Option<&str>,
     ) -> Driver {
         let mut driver = Driver::new(tree, state, kit, None);
-        driver.blobs = driver.tree.unwritten(&driver.kit);
+        driver.name_definitions();
         if let Some(words) = words {
             driver.record(Event::Heard { from: Speaker::Runtime, text: words.into() });
         }
@@ -150,6 +154,8 @@ impl Driver {
             children: HashMap::new(),
             waiting: VecDeque::new(),
             lent: Vec::new(),
+            editing: None,
+            deferred: VecDeque::new(),
             last_kit: None,
             asked_for_slot: false,
             tasks: JoinSet::new(),
@@ -169,6 +175,10 @@ impl Driver {
 
     pub(crate) fn inbox(&self) -> mpsc::UnboundedSender<Inbox> {
         self.sender.clone()
+    }
+
+    fn name_definitions(&mut self) {
+        self.tree.add_unwritten(&self.kit, &mut self.blobs);
     }
 
     fn set_deadline(&mut self, downtime: u64) {
@@ -255,20 +265,18 @@ impl Driver {
                 session: self.state.session().clone(),
                 expect: Expect::Length(self.committed),
                 events: self.pending.clone(),
-                blobs: self.blobs.clone(),
+                blobs: self.blobs.iter().map(|(_, body)| body.clone()).collect(),
                 lease: Some(self.tree.lease.clone()),
                 at,
             };
             match self.tree.store().append(append).await {
                 Ok(appended) => {
                     self.publish(appended.first_pos, at);
+                    self.tree.mark_written(&self.blobs);
                     self.blobs.clear();
                 }
                 Err(StoreError::Conflict { .. }) => self.reconcile().await?,
-                Err(error) => {
-                    self.tree.forget_written();
-                    return Err(Fatal::Store(error));
-                }
+                Err(error) => return Err(Fatal::Store(error)),
             }
         }
         Ok(())
@@ -299,7 +307,10 @@ impl Driver {
             self.tree.watchers.send(Live::Fact(Arc::new(record)));
         }
         for event in std::mem::take(&mut self.pending) {
-            self.record(event);
+            // A model call was priced for another request: it is thought about again.
+            if !matches!(event, Event::Called { .. }) {
+                self.record(event);
+            }
         }
         Ok(())
     }
@@ -336,6 +347,7 @@ impl Driver {
         while let Ok(message) = self.inbox.try_recv() {
             self.take(Some(message)).await?;
         }
+        self.run_deferred().await?;
         self.lend().await
     }
 
@@ -350,8 +362,7 @@ impl Driver {
             Some(Inbox::ToolDone(done)) => {
                 let (call, output) = *done;
                 self.running_tools -= 1;
-                self.in_flight.remove(&call);
-                self.record(Event::ToolEnded { call, output });
+                self.answer(call, output);
             }
             Some(Inbox::ChildDone(end)) => self.child_done(*end)?,
             Some(Inbox::Slot(slot)) => {
@@ -372,12 +383,18 @@ impl Driver {
         for child in self.children.values() {
             let _ = child.send(Inbox::Cancel(reason.as_str().into()));
         }
+        for call in std::mem::take(&mut self.deferred) {
+            self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
+        }
         for waiting in std::mem::take(&mut self.waiting) {
             self.answer(waiting.call, ToolOutput::error(format!("Not started: {reason}")));
         }
     }
 
     fn answer(&mut self, call: CallId, output: ToolOutput) {
+        if self.editing == Some(call) {
+            self.editing = None;
+        }
         self.in_flight.remove(&call);
         self.record(Event::ToolEnded { call, output });
     }
@@ -388,7 +405,7 @@ impl Driver {
             return Ok(());
         }
         let mut slot = self.tree.slots.go_on(self.face());
-        loop {
+        while self.state.cancelled().is_none() {
             tokio::select! {
                 biased;
                 granted = &mut slot => {
@@ -402,6 +419,7 @@ impl Driver {
                 }
             }
         }
+        Ok(())
     }
 }
 

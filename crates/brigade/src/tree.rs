@@ -1,11 +1,13 @@
 //! What all sessions of one running tree share.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brigade_core::faces::MESSAGE;
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
+use brigade_core::permission::Mode;
 use brigade_core::state::Meter;
 use brigade_core::{Agent, Face, Hash, SessionId, ToolSpec};
 use serde_json::json;
@@ -13,6 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::live::Watchers;
 use crate::model::{ChosenModel, Models};
+use crate::runtime::More;
 use crate::session::{Fatal, Inbox};
 use crate::settings::Settings;
 use crate::slots::Slots;
@@ -37,6 +40,9 @@ pub(crate) struct Tree {
     pub(crate) resumes: Vec<(Pos, u64)>,
     /// A model that takes the place of the recorded ones.
     pub(crate) model_override: Option<String>,
+    /// A mode that narrows what was recorded.
+    pub(crate) mode_override: Option<Mode>,
+    released: AtomicBool,
     inboxes: Mutex<HashMap<SessionId, mpsc::UnboundedSender<Inbox>>>,
     kits: Mutex<HashMap<(Hash, Hash, u32), Arc<Kit>>>,
     written: Mutex<HashSet<Hash>>,
@@ -60,12 +66,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Tree {
-    pub(crate) fn new(
-        core: Arc<Core>,
-        lease: Lease,
-        resumes: Vec<(Pos, u64)>,
-        model: Option<String>,
-    ) -> Tree {
+    pub(crate) fn new(core: Arc<Core>, lease: Lease, resumes: Vec<(Pos, u64)>, more: &More) -> Tree {
         let swarm = &core.settings.swarm;
         let slots = Slots::new(core.settings.limits.concurrency, [(Face::Delegate, swarm.concurrency())]);
         Tree {
@@ -74,12 +75,20 @@ impl Tree {
             slots,
             watchers: Watchers::default(),
             resumes,
-            model_override: model,
+            model_override: more.model.clone(),
+            mode_override: more.mode,
+            released: AtomicBool::new(false),
             inboxes: Mutex::default(),
             kits: Mutex::default(),
             written: Mutex::default(),
             core,
         }
+    }
+
+    /// Gives the lease back.
+    pub(crate) async fn release(&self) -> Result<(), StoreError> {
+        self.released.store(true, Ordering::SeqCst);
+        self.store().release(&self.lease).await
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -167,22 +176,23 @@ impl Tree {
         specs.into()
     }
 
-    /// The definitions of a kit that this tree has not written yet.
-    pub(crate) fn unwritten(&self, kit: &Kit) -> Vec<Arc<str>> {
-        let mut written = lock(&self.written);
-        let mut blobs: Vec<Arc<str>> = Vec::new();
-        if written.insert(kit.agent_hash) {
-            blobs.push(kit.agent.encoded().into());
-        }
-        if written.insert(kit.authority_hash) {
-            blobs.push(kit.authority.encoded().into());
-        }
-        blobs
+    /// Adds the definitions of a kit that no append of this tree has made durable yet.
+    pub(crate) fn add_unwritten(&self, kit: &Kit, blobs: &mut Vec<(Hash, Arc<str>)>) {
+        let written = lock(&self.written);
+        let mut add = |hash: Hash, encoded: &dyn Fn() -> String| {
+            if !written.contains(&hash) && !blobs.iter().any(|(other, _)| *other == hash) {
+                blobs.push((hash, encoded().into()));
+            }
+        };
+        add(kit.agent_hash, &|| kit.agent.encoded());
+        add(kit.authority_hash, &|| kit.authority.encoded());
     }
 
-    /// Forgets what it believes to be written; an append that carried definitions did not happen.
-    pub(crate) fn forget_written(&self) {
-        lock(&self.written).clear();
+    /// Remembers that these definitions are durable.
+    pub(crate) fn mark_written(&self, blobs: &[(Hash, Arc<str>)]) {
+        if !blobs.is_empty() {
+            lock(&self.written).extend(blobs.iter().map(|(hash, _)| *hash));
+        }
     }
 
     /// The kit that a log names by hashes.
@@ -208,6 +218,10 @@ impl Tree {
                 }
             }
         }
+        if let Some(mode) = self.mode_override {
+            allowed.permissions = allowed.permissions.narrowed_to(mode);
+        }
+        allowed.deepest = allowed.deepest.min(self.settings().limits.max_depth);
         self.kit(definition, allowed, depth).map_err(Fatal::Setup)
     }
 
@@ -217,6 +231,21 @@ impl Tree {
         let body = self.store().blob(hash).await.map_err(Fatal::Store)?;
         let body = body.ok_or_else(|| broken("it is missing from the store".to_owned()))?;
         serde_json::from_str(&body).map_err(|cause| broken(cause.to_string()))
+    }
+}
+
+impl Drop for Tree {
+    /// A run that was dropped half-way gives its lease back as well, so that the tree can be resumed by anyone.
+    fn drop(&mut self) {
+        if !self.released.load(Ordering::SeqCst)
+            && let Ok(handle) = tokio::runtime::Handle::try_current()
+        {
+            let (core, lease) = (self.core.clone(), self.lease.clone());
+            handle.spawn(async move {
+                // Where this fails, the lease ends with the process.
+                let _ = core.store.release(&lease).await;
+            });
+        }
     }
 }
 

@@ -303,3 +303,26 @@ fn parent_is_init(pid: u32) -> bool {
     let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1).map(str::to_owned));
     parent.as_deref() == Some("1")
 }
+
+#[test]
+fn ctrl_c_ends_commands_and_their_daemons_within_two_seconds() {
+    let place = Place::new();
+    let script = "[[reply]]\nturn = 1\ntext = 'on it'\n[[reply.call]]\ntool = 'shell'\n\
+                  arguments = { command = 'setsid sleep 301 & sleep 302' }\n[[reply]]\ntext = 'never'\n";
+    std::fs::write(place.path("script.toml"), script).unwrap();
+    let run = place.start();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while processes_with("sleep\u{0}302").is_empty() {
+        assert!(Instant::now() < deadline, "the command never started");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let asked = Instant::now();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&run), rustix::process::Signal::INT)
+        .unwrap();
+    let output = run.wait_with_output().unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+    assert_eq!(output.status.code(), Some(130));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&result["status"], &result["result"]), (&"cancelled".into(), &"on it".into()));
+    assert!(processes_with("sleep\u{0}302").is_empty() && processes_with("sleep\u{0}301").is_empty());
+}

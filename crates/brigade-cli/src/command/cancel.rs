@@ -50,11 +50,7 @@ async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, S
     }
     runtime.cancel(session, "the person").await?;
     let root = session.root_id();
-    if root != *session && !is_run(store, &root).await? {
-        let words = format!("{session} stops as soon as its tree goes on: brigade resume {root}");
-        return Ok(("asked", words));
-    }
-    if root == *session {
+    if root == *session || !is_run(store, &root).await? {
         match runtime.resume(session, More::default()).await {
             Ok(run) => {
                 let status = run.ending().await?.outcome.status;
@@ -64,6 +60,10 @@ async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, S
                 ));
             }
             Err(RunError::Store(StoreError::Held { .. })) => {}
+            Err(RunError::NotOver { root, .. }) => {
+                let words = format!("{session} stops as soon as its tree goes on: brigade resume {root}");
+                return Ok(("asked", words));
+            }
             Err(error) => return Err(Failure::from(error).hint("The session stops as soon as it goes on.")),
         }
     }

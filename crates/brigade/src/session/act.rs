@@ -91,10 +91,27 @@ impl Driver {
         }
         let (tool, arguments) = self.permit(&written.name, arguments)?;
         if tool.effect() == Effect::Edit {
+            // Edits of one session happen one after the other: the next is planned on what the last one left.
+            if self.editing.is_some_and(|other| other != call) {
+                self.deferred.push_back(call);
+                return Ok(None);
+            }
+            self.editing = Some(call);
             return self.start_edit(call, tool, arguments).await.map(Some);
         }
         self.record(Event::ToolStarted { call, effect: tool.effect(), before: None, after: None });
         Ok(Some(Work::Run { call, tool, arguments }))
+    }
+
+    /// Goes on with edits that waited for another one.
+    pub(super) async fn run_deferred(&mut self) -> Result<(), Fatal> {
+        while self.editing.is_none()
+            && let Some(call) = self.deferred.pop_front()
+        {
+            self.in_flight.remove(&call);
+            self.run_calls(vec![call]).await?;
+        }
+        Ok(())
     }
 
     async fn start_edit(
@@ -260,7 +277,7 @@ impl Driver {
         // A conflict may have shown, before the intent was durable, that the session is stopped.
         let intent_stands =
             matches!(self.state.call(call).map(|state| &state.progress), Some(CallProgress::Started { .. }));
-        if !intent_stands {
+        if !intent_stands || self.state.stopping().is_some() {
             self.answer(call, ToolOutput::error("Not started: the session was stopped"));
             return;
         }
@@ -303,7 +320,7 @@ fn beneath<'a>(action: Action<'a>, root: &std::path::Path) -> Action<'a> {
 }
 
 /// What the model reads when a call is not allowed, with the setting that would allow it.
-fn refusal(tool: &str, verdict: Verdict) -> ToolOutput {
+pub(super) fn refusal(tool: &str, verdict: Verdict) -> ToolOutput {
     match verdict {
         Verdict::Deny { reason } => ToolOutput::error(format!("'{tool}' is not allowed: {reason}")),
         Verdict::Ask { rule } => {

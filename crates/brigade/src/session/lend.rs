@@ -14,6 +14,7 @@ use brigade_core::{
 };
 use futures::FutureExt;
 
+use super::act::refusal;
 use super::{ChildEnd, Driver, Fatal, Inbox, RoundEnd};
 use crate::clock;
 use crate::slots::Slot;
@@ -61,8 +62,9 @@ impl Driver {
             return Err(ToolOutput::error("'delegate' is not among the tools of this agent"));
         }
         let action = Action { tool: delegate::NAME, kind: Kind::Pure, subject: Subject::Nothing };
-        if let Verdict::Deny { reason } = authority.permissions.check(&action) {
-            return Err(ToolOutput::error(format!("'delegate' is not allowed: {reason}")));
+        match authority.permissions.check(&action) {
+            Verdict::Allow => {}
+            verdict => return Err(refusal(delegate::NAME, verdict)),
         }
         let (kit, warning) = self.kit_for(&delegation, depth + 1)?;
         delegation.warnings.extend(warning);
@@ -173,7 +175,7 @@ impl Driver {
         }
         let child = self.state.session().child(call);
         let round = self.child_round(&waiting, budget);
-        self.blobs.extend(self.tree.unwritten(&waiting.kit));
+        self.tree.add_unwritten(&waiting.kit, &mut self.blobs);
         let delegated = Event::Delegated {
             call,
             child: child.clone(),
@@ -253,7 +255,12 @@ impl Driver {
     }
 
     fn start_child(&mut self, child: SessionId, driver: Driver) {
-        self.children.insert(child.clone(), driver.inbox());
+        let inbox = driver.inbox();
+        if let Some(reason) = self.state.stopping() {
+            // The stop came after the loan and before the start: those that were told did not include this child.
+            let _ = inbox.send(Inbox::Cancel(reason.as_str().into()));
+        }
+        self.children.insert(child.clone(), inbox);
         let sender = self.sender.clone();
         let run: futures::future::BoxFuture<'static, ()> = Box::pin(async move {
             let result = AssertUnwindSafe(driver.drive()).catch_unwind().await;
@@ -273,13 +280,7 @@ impl Driver {
                 TakenUp::Goes(driver) => self.start_child(child, *driver),
             }
         }
-        // The stop that was asked before the crash has to reach the children that were just taken up.
-        if let Some(reason) = self.state.stopping() {
-            for child in self.children.values() {
-                let _ = child.send(Inbox::Cancel(reason.as_str().into()));
-            }
-        }
-        if self.children.is_empty() && !self.state.loans().values().any(|loan| loan.call == call) {
+        if !self.state.loans().values().any(|loan| loan.call == call) {
             self.answer(
                 call,
                 ToolOutput::error("interrupted, outcome unknown: the sub-agent's end was not recorded"),
@@ -321,10 +322,15 @@ enum TakenUp {
 }
 
 /// A child's log as an earlier runner left it: not begun, under way or ended.
-async fn take_up(tree: &Arc<Tree>, child: &SessionId, round: Round) -> Result<TakenUp, Fatal> {
+async fn take_up(tree: &Arc<Tree>, child: &SessionId, mut round: Round) -> Result<TakenUp, Fatal> {
     let records = tree.store().read(child, 0).await?;
     let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
     if records.is_empty() {
+        // Time without a runner does not count, and this child's own log cannot tell: it begins only now.
+        let downtime = tree.resumes.last().map_or(0, |(_, downtime)| *downtime);
+        if let Limit::AtMost(at) = round.grant.deadline {
+            round.grant.deadline = Limit::AtMost(at.saturating_add(downtime));
+        }
         return Ok(TakenUp::Goes(Box::new(Driver::begin(tree.clone(), child.clone(), round, kit, None))));
     }
     let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));

@@ -23,7 +23,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// How a call ended.
 enum Heard {
     Reply(Box<Reply>, Usage),
-    Fault(CallFault),
+    Fault(CallFault, Began),
+}
+
+/// Whether the model may have begun to work on a call that brought no reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Began {
+    No,
+    Yes,
 }
 
 impl Driver {
@@ -121,6 +128,7 @@ impl Driver {
     ) -> Result<Heard, Fatal> {
         let mut stream = self.kit.model.provider.stream(self.request(purpose, turn, attempt, worst));
         let mut ingest = Ingest::default();
+        let mut began = Began::No;
         let silence = self.tree.settings().limits.model_silence;
         let deadline = match purpose {
             Purpose::Grace => Some(Instant::now() + GRACE_TIME),
@@ -133,7 +141,7 @@ impl Driver {
                 message = self.inbox.recv() => {
                     self.take(message).await?;
                     if self.state.open_call().is_none() || self.state.cancelled().is_some() {
-                        return Ok(Heard::Fault(CallFault::Stopped));
+                        return Ok(Heard::Fault(CallFault::Stopped, Began::Yes));
                     }
                     continue;
                 }
@@ -143,16 +151,19 @@ impl Driver {
                     if purpose == Purpose::Turn {
                         self.record(Event::LimitReached { which: Which::Time });
                     }
-                    return Ok(Heard::Fault(CallFault::Stopped));
+                    return Ok(Heard::Fault(CallFault::Stopped, Began::Yes));
                 }
                 () = tokio::time::sleep_until(silent_until) => {
                     let message = format!("the model was silent for {} s", silence.as_secs());
-                    return Ok(Heard::Fault(CallFault::Transient { message }));
+                    return Ok(Heard::Fault(CallFault::Transient { message }, Began::Yes));
                 }
             };
             silent_until = Instant::now() + silence;
             let text = match chunk {
-                Some(Ok(chunk)) => ingest.take(chunk),
+                Some(Ok(chunk)) => {
+                    began = Began::Yes;
+                    ingest.take(chunk)
+                }
                 Some(Err(error)) => Err(error),
                 None => break,
             };
@@ -160,12 +171,12 @@ impl Driver {
                 Ok(Some(text)) => self.show(turn, text),
                 Ok(None) if ingest.is_done() => break,
                 Ok(None) => {}
-                Err(error) => return Ok(Heard::Fault(fault(error))),
+                Err(error) => return Ok(Heard::Fault(fault(error), began)),
             }
         }
         Ok(match ingest.finish() {
             Ok((reply, usage)) => Heard::Reply(Box::new(reply), usage),
-            Err(error) => Heard::Fault(fault(error)),
+            Err(error) => Heard::Fault(fault(error), began),
         })
     }
 
@@ -182,15 +193,13 @@ impl Driver {
                 let spent = self.cost(usage, reserved);
                 self.record(Event::Replied { turn, reply: *reply, spent });
             }
-            Heard::Fault(cause) => {
+            Heard::Fault(cause, began) => {
                 let session = self.state.session().clone();
                 self.tree.watchers.send(Live::Discarded { session, turn });
                 // Whoever answered may have worked and be paid for it: the reserve is the most that it can be.
-                let spent = match cause {
-                    CallFault::Stopped | CallFault::Interrupted => Spent::doubtful(reserved),
-                    CallFault::Transient { .. } | CallFault::Fatal { .. } | CallFault::Unaffordable => {
-                        Spent::default()
-                    }
+                let spent = match began {
+                    Began::Yes => Spent::doubtful(reserved),
+                    Began::No => Spent::default(),
                 };
                 self.record(Event::CallFailed { turn, attempt, cause, spent });
             }

@@ -7,6 +7,7 @@ mod cancel;
 mod concurrency;
 mod crash;
 mod delegate;
+mod edges;
 mod examples;
 mod fence;
 mod support;

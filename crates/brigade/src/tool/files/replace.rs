@@ -65,6 +65,7 @@ impl Files {
         }
         let draft = Draft::write(&folder, content, before.as_ref())
             .map_err(|cause| FileError::from_system(&given.shown, cause))?;
+        let _writing = self.workspace.writing();
         // As late as possible: what is checked here can change only in the moment before the renaming.
         if self.current(&folder, name, &given)? != expected {
             return Err(FileError::Changed { path: given.shown });

@@ -23,6 +23,8 @@ pub struct Workspace {
 struct Inner {
     folder: OwnedFd,
     root: PathBuf,
+    /// Held between the last look at a file and its replacement, so that of two edits the later one sees the first.
+    writing: std::sync::Mutex<()>,
 }
 
 /// A path of the workspace as somebody named it.
@@ -55,6 +57,11 @@ pub(super) struct Resolved {
 }
 
 impl Workspace {
+    /// Keeps other writers of this workspace out.
+    pub(super) fn writing(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.inner.writing.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     /// Opens the folder. It is held open, so that it stays the same folder when its path changes.
     pub fn open(root: &Path) -> Result<Workspace, FileError> {
         let shown = root.to_string_lossy();
@@ -65,7 +72,7 @@ impl Workspace {
         }
         let flags = LOOK | OFlags::DIRECTORY;
         let folder = rustix::fs::open(&root, flags, Mode::empty()).map_err(|errno| fail(errno.into()))?;
-        Ok(Workspace { inner: Arc::new(Inner { folder, root }) })
+        Ok(Workspace { inner: Arc::new(Inner { folder, root, writing: std::sync::Mutex::new(()) }) })
     }
 
     /// The path of the folder when it was opened, without symbolic links.
