@@ -1,0 +1,139 @@
+//! What can be asked of a state.
+
+use std::collections::BTreeMap;
+
+use super::{CallState, Ledger, Loan, Meter, OpenCall, Phase, Purpose, Round, State, Worst};
+use crate::delegation::{Outcome, Which};
+use crate::grant::Budget;
+use crate::id::{CallId, Hash, SessionId};
+use crate::message::{Message, ToolCall};
+use crate::text::Text;
+
+impl State {
+    /// The limit that was recorded as reached.
+    pub fn limit_recorded(&self) -> Option<Which> {
+        self.limit
+    }
+
+    /// Why nothing new may start: a cancel, a recorded limit or an overrun.
+    pub fn stopping(&self) -> Option<String> {
+        if let Some(by) = &self.cancelled {
+            return Some(format!("cancelled by {by}"));
+        }
+        self.limit.map(|limit| format!("the {limit} limit was reached"))
+    }
+
+    /// Who asked for the end, where somebody did.
+    pub fn cancelled(&self) -> Option<&str> {
+        self.cancelled.as_deref()
+    }
+
+    /// The id.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// How many facts were folded.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How many rounds were started.
+    pub fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    /// The round that runs or ran last.
+    pub fn round(&self) -> Option<&Round> {
+        self.round.as_ref()
+    }
+
+    /// Whether a round is under way.
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    /// How the last round ended, if it did.
+    pub fn ended(&self) -> Option<&Outcome> {
+        match &self.phase {
+            Phase::Ended(outcome) => Some(outcome),
+            Phase::Fresh | Phase::Running => None,
+        }
+    }
+
+    /// Whether words came that no request has carried: after an end they ask for a next round.
+    pub fn has_unheard_words(&self) -> bool {
+        self.transcript.unheard() > 0
+    }
+
+    /// The model call that is not answered.
+    pub fn open_call(&self) -> Option<&OpenCall> {
+        self.open.as_ref()
+    }
+
+    /// The number of the turn that the next model call belongs to, and its attempt.
+    pub fn upcoming(&self) -> (u32, u32) {
+        // A fault means the same turn again; so does a call that was interrupted before any reply.
+        let unanswered = self.turn > 0 && self.transcript.last_turn() < self.turn;
+        if unanswered {
+            (self.turn, self.attempts.saturating_add(1))
+        } else {
+            (self.turn.saturating_add(1), 1)
+        }
+    }
+
+    /// The books.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The loans that are out.
+    pub fn loans(&self) -> &BTreeMap<SessionId, Loan> {
+        &self.loans
+    }
+
+    /// A call of the last reply.
+    pub fn call(&self, call: CallId) -> Option<&CallState> {
+        self.calls.get(call)
+    }
+
+    /// The call as the model wrote it.
+    pub fn tool_call(&self, call: CallId) -> Option<&ToolCall> {
+        self.transcript.tool_call(call)
+    }
+
+    /// Calls of the last reply that have no answer yet.
+    pub fn unanswered(&self) -> Vec<CallId> {
+        self.calls.unanswered()
+    }
+
+    /// How often the model failed at the current turn.
+    pub fn faults(&self) -> u32 {
+        self.faults
+    }
+
+    /// The messages of the next request. Every call in them has exactly one result, whatever the log looks like.
+    pub fn messages(&self) -> Vec<Message> {
+        self.transcript.messages()
+    }
+
+    /// A hash that is equal for equal messages.
+    pub fn fingerprint(&self) -> Hash {
+        self.transcript.fingerprint()
+    }
+
+    /// What the agent said last.
+    pub fn last_text(&self) -> Text {
+        self.transcript.last_text()
+    }
+
+    /// The most that the next call of this purpose can cost, and the output that it may ask for.
+    pub fn worst_case(&self, meter: &Meter, purpose: Purpose) -> Result<Worst, Which> {
+        self.ledger.worst_case(meter, self.transcript.input_estimate(meter), purpose)
+    }
+
+    /// What can be lent now: all that is neither spent, reserved nor lent, without the session's own reserve.
+    pub fn lendable(&self, meter: &Meter) -> Budget {
+        self.ledger.lendable(meter, self.transcript.input_estimate(meter))
+    }
+}

@@ -1,0 +1,614 @@
+//! Books balance: sessions that are run by chance, over nothing but admitted facts.
+
+use super::*;
+
+/// What chance decides. When it has no more to say, everything goes the plainest way.
+pub(crate) struct Chance {
+    pub(crate) numbers: Vec<u32>,
+    pub(crate) at: usize,
+}
+
+impl Chance {
+    fn has_more(&self) -> bool {
+        self.at < self.numbers.len()
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        let number = self.numbers.get(self.at).copied().unwrap_or(0);
+        self.at += 1;
+        u64::from(number) % end.max(1)
+    }
+
+    fn limit(&mut self) -> Limit {
+        match self.below(5) {
+            0 => Limit::Unlimited,
+            1 => Limit::AtMost(self.below(5)),
+            2 => Limit::AtMost(self.below(60)),
+            _ => Limit::AtMost(1000 + self.below(20_000)),
+        }
+    }
+
+    pub(crate) fn budget(&mut self) -> Budget {
+        Budget { tokens: self.limit(), usd: self.limit(), agents: self.limit() }
+    }
+
+    fn part_of(&mut self, amount: Amount) -> Amount {
+        let mut part =
+            |whole: u64| if self.below(3) == 0 { whole } else { self.below(whole.saturating_add(1)) };
+        Amount { tokens: part(amount.tokens), usd: part(amount.usd), agents: 0 }
+    }
+}
+
+/// The same books, kept a second time by the simplest means.
+#[derive(Default)]
+pub(crate) struct Books {
+    granted: Budget,
+    spent: Amount,
+    reserved: Amount,
+    lent: BTreeMap<SessionId, Amount>,
+    turns: BTreeSet<u32>,
+    purpose: Option<Purpose>,
+    last_words: u32,
+    may_turn: u32,
+    is_running: bool,
+    is_cancelled: bool,
+    is_overrun: bool,
+    open_calls: BTreeSet<CallId>,
+}
+
+impl Books {
+    fn lent(&self) -> Amount {
+        self.lent.values().fold(Amount::default(), |sum, loan| sum.plus(*loan))
+    }
+
+    fn enter(&mut self, event: &Event) {
+        match event {
+            Event::Started { grant, .. } => {
+                assert!(!self.is_running, "a round began inside a round");
+                *self = Books {
+                    granted: grant.budget,
+                    may_turn: grant.turns,
+                    is_running: true,
+                    ..Books::default()
+                };
+            }
+            Event::Called { turn, purpose, reserved, .. } => {
+                assert!(self.is_running && !self.is_cancelled && self.open_calls.is_empty());
+                assert_eq!(self.reserved, Amount::default(), "two calls at once");
+                self.reserved = *reserved;
+                self.purpose = Some(*purpose);
+                if *purpose == Purpose::Turn {
+                    self.turns.insert(*turn);
+                }
+            }
+            Event::Replied { turn, reply, spent } => {
+                self.reserved = Amount::default();
+                self.spent = self.spent.plus(spent.amount());
+                self.is_overrun |= spent.overrun != Amount::default();
+                if self.purpose == Some(Purpose::Grace) {
+                    self.last_words += 1;
+                } else if spent.overrun == Amount::default() {
+                    let calls = (0..).zip(&reply.calls).map(|(index, _)| CallId { turn: *turn, index });
+                    self.open_calls = calls.collect();
+                }
+                assert!(self.last_words <= 1, "more than one last word");
+            }
+            Event::CallFailed { spent, .. } => {
+                self.reserved = Amount::default();
+                self.spent = self.spent.plus(spent.amount());
+            }
+            Event::ToolEnded { call, .. } => {
+                assert!(self.open_calls.remove(call), "{call} is answered twice")
+            }
+            Event::Delegated { child, grant, .. } => {
+                assert!(self.is_running && !self.is_cancelled, "lent after a cancel");
+                let of = |limit: Limit, granted: Limit| {
+                    if granted == Limit::Unlimited { 0 } else { limit.number() }
+                };
+                let loan = Amount {
+                    tokens: of(grant.budget.tokens, self.granted.tokens),
+                    usd: of(grant.budget.usd, self.granted.usd),
+                    agents: of(grant.budget.agents, self.granted.agents).saturating_add(1),
+                };
+                assert!(self.lent.insert(child.clone(), loan).is_none(), "{child} is lent to twice");
+            }
+            Event::Returned { child, spent, .. } => {
+                assert!(self.lent.remove(child).is_some(), "{child} returned without a loan");
+                self.spent = self.spent.plus(spent.amount()).plus(Amount { agents: 1, ..Amount::default() });
+                self.is_overrun |= spent.overrun != Amount::default();
+            }
+            Event::CancelAsked { .. } => self.is_cancelled = true,
+            Event::Ended { outcome, .. } => {
+                assert!(self.is_running, "a second end");
+                assert!(self.open_calls.is_empty(), "an end with calls unanswered");
+                let says_cancelled = matches!(outcome.status, Status::Cancelled { .. } | Status::Lost { .. });
+                assert!(!self.is_cancelled || says_cancelled, "{outcome:?} after a cancel");
+                assert!(self.lent.is_empty() && self.reserved == Amount::default(), "an end with loans out");
+                self.is_running = false;
+            }
+            Event::Resumed { .. }
+            | Event::Heard { .. }
+            | Event::ToolStarted { .. }
+            | Event::Asked { .. }
+            | Event::Answered { .. }
+            | Event::Said { .. }
+            | Event::LimitReached { .. }
+            | Event::Compacted { .. } => {}
+        }
+    }
+}
+
+/// One session that chance runs. Children are run the same way when their loan is given back.
+pub(crate) struct Run {
+    pub(crate) state: State,
+    pub(crate) log: Vec<Event>,
+    pub(crate) books: Books,
+    pub(crate) named: BTreeSet<CallId>,
+    pub(crate) children: u32,
+    pub(crate) depth: u32,
+}
+
+impl Run {
+    fn begin(session: SessionId, round: &Round, world: &mut World) -> Run {
+        let mut run = Run {
+            state: State::new(session),
+            log: Vec::new(),
+            books: Books::default(),
+            named: BTreeSet::new(),
+            children: 0,
+            depth: round.depth,
+        };
+        run.record(started(round), world);
+        run
+    }
+
+    /// Appends a fact, if it is admitted.
+    fn offer(&mut self, event: Event, world: &mut World) -> bool {
+        let admitted = self.state.admits(&event);
+        if admitted {
+            self.state.apply(&event);
+            let pos = world.records.len() as u64;
+            let (session, seq) = (self.state.session().clone(), self.log.len() as u64);
+            world.records.push(Record { session, seq, pos, at: pos, v: VERSION, event: event.clone() });
+            self.books.enter(&event);
+            self.log.push(event);
+            self.check();
+        }
+        admitted
+    }
+
+    fn record(&mut self, event: Event, world: &mut World) {
+        assert!(self.offer(event.clone(), world), "{event:?} is not admitted after {:?}", self.kinds());
+    }
+
+    fn check(&self) {
+        let (ledger, books) = (self.state.ledger(), &self.books);
+        assert_eq!(ledger.granted(), books.granted);
+        assert_eq!(ledger.spent().amount(), books.spent);
+        assert_eq!(ledger.reserved(), books.reserved);
+        assert_eq!(ledger.lent(), books.lent());
+        let committed = books.spent.plus(books.reserved).plus(books.lent());
+        assert!(books.is_overrun || books.granted.fits(committed), "{committed:?} of {:?}", books.granted);
+        assert!(
+            books.turns.len() <= books.may_turn as usize,
+            "more turns than {}: {:?}",
+            books.may_turn,
+            self.kinds()
+        );
+        assert_paired(&self.state.messages());
+    }
+
+    /// The log in short, for messages.
+    fn kinds(&self) -> Vec<String> {
+        let short = |event: &Event| match event {
+            Event::Called { turn, attempt, purpose, .. } => format!("called {turn}/{attempt} {purpose:?}"),
+            Event::Replied { turn, reply, .. } => format!("replied {turn} with {} calls", reply.calls.len()),
+            Event::CallFailed { turn, attempt, cause, .. } => format!("failed {turn}/{attempt} {cause:?}"),
+            Event::Started { grant, .. } => format!("started with {} turns, {:?}", grant.turns, grant.budget),
+            event => event.kind().to_owned(),
+        };
+        self.log.iter().map(short).collect()
+    }
+
+    /// The runner is gone; another one reads the log and closes the call that was open.
+    fn crash(&mut self, world: &mut World) {
+        let folded = State::fold(self.state.session().clone(), &self.log);
+        assert_eq!(observed(&folded), observed(&self.state), "a fold differs from what was applied");
+        self.state = folded;
+        self.named.clear();
+        if let Some(open) = self.state.open_call().cloned() {
+            let (cause, spent) = (CallFault::Interrupted, Spent::doubtful(open.reserved));
+            self.record(Event::CallFailed { turn: open.turn, attempt: open.attempt, cause, spent }, world);
+            // The same turn is asked again, with the next attempt.
+            assert_eq!(self.state.upcoming(), (open.turn, open.attempt + 1));
+        }
+    }
+
+    fn go_by_chance(&mut self, steps: u64, world: &mut World) {
+        for _ in 0..steps {
+            if !world.chance.has_more() {
+                return;
+            }
+            match world.chance.below(16) {
+                0..=9 => self.follow(world),
+                10..=12 => self.try_anything(world),
+                13 => self.crash(world),
+                14 => drop(self.offer(heard("by the way"), world)),
+                _ if world.chance.below(4) > 0 => {}
+                _ => {
+                    let event = if world.chance.below(2) == 0 {
+                        Event::CancelAsked { by: "someone".to_owned() }
+                    } else {
+                        Event::LimitReached { which: Which::Time }
+                    };
+                    self.offer(event, world);
+                }
+            }
+        }
+    }
+
+    /// Does what the state says.
+    fn follow(&mut self, world: &mut World) {
+        match self.state.next() {
+            Step::Nothing => {
+                if self.state.rounds() < 3 && self.depth == 0 {
+                    let round = Round { grant: some_grant(world), ..self.state.round().unwrap().clone() };
+                    self.record(started(&round), world);
+                    self.named.clear();
+                }
+            }
+            Step::CallModel(purpose) => self.call_model(purpose, world),
+            Step::RunCalls(calls) => {
+                assert!(!calls.is_empty());
+                for call in calls {
+                    assert!(self.named.insert(call), "{call} is named twice");
+                }
+            }
+            Step::Wait => self.progress(world),
+            Step::End(outcome) => {
+                let spent = self.state.ledger().spent();
+                self.record(Event::Ended { outcome, spent }, world);
+            }
+        }
+    }
+
+    fn call_model(&mut self, purpose: Purpose, world: &mut World) {
+        let (turn, attempt) = self.state.upcoming();
+        let ledger = self.state.ledger();
+        let free = ledger.granted().less(ledger.committed());
+        let most = |limit: Limit| limit.number().min(10_000);
+        let reserved =
+            world.chance.part_of(Amount { tokens: most(free.tokens), usd: most(free.usd), agents: 0 });
+        let request = self.state.fingerprint();
+        if self.offer(Event::Called { turn, attempt, purpose, reserved, request }, world) {
+            return;
+        }
+        // What the step says is refused for one reason only: it cannot be paid, as a child has overrun.
+        assert!(self.books.is_overrun, "{purpose:?} is not admitted after {:?}", self.kinds());
+        let (cause, spent) = (CallFault::Unaffordable, Spent::default());
+        self.record(
+            match purpose {
+                Purpose::Grace => Event::CallFailed { turn, attempt, cause, spent },
+                _ => Event::LimitReached { which: Which::Tokens },
+            },
+            world,
+        );
+    }
+
+    fn progress(&mut self, world: &mut World) {
+        if self.state.open_call().is_some() {
+            let event = self.answer_of_the_model(world);
+            return self.record(event, world);
+        }
+        let calls = self.state.unanswered();
+        let call = calls[world.chance.below(calls.len() as u64) as usize];
+        self.see_to(call, world);
+    }
+
+    fn see_to(&mut self, call: CallId, world: &mut World) {
+        let progress = self.state.call(call).unwrap().progress.clone();
+        let ended = || Event::ToolEnded { call, output: ToolOutput::ok("out") };
+        let event = match progress {
+            CallProgress::New | CallProgress::Decided(_) => match world.chance.below(5) {
+                0 => ended(),
+                1 => Event::Asked { call, what: "?".into(), until: 1, default: Answer::Once },
+                2 => Event::ToolStarted { call, effect: Effect::Opaque, before: None, after: None },
+                _ => self.delegated(call, world),
+            },
+            CallProgress::Asked => {
+                let answer =
+                    if world.chance.below(2) == 0 { Answer::Once } else { Answer::Deny { word: None } };
+                Event::Answered { call, answer, by: "me".to_owned() }
+            }
+            CallProgress::Delegated { out, .. } if out > 0 => return self.return_one(world),
+            CallProgress::Delegated { .. } if world.chance.below(4) == 1 => self.delegated(call, world),
+            CallProgress::Started { .. } | CallProgress::Delegated { .. } => ended(),
+            CallProgress::Answered => panic!("{call} is answered"),
+        };
+        if !self.offer(event, world) && !matches!(progress, CallProgress::Asked) {
+            // Denied, stopped or not to be paid: the model is told.
+            self.record(ended(), world);
+        }
+    }
+
+    fn delegated(&mut self, call: CallId, world: &mut World) -> Event {
+        self.children += 1;
+        let mut grant = some_grant(world);
+        let ledger = self.state.ledger();
+        let free = ledger.granted().less(ledger.committed()).less(Amount { agents: 1, ..Amount::default() });
+        // Mostly a part of what is there, now and then anything.
+        match world.chance.below(6) {
+            0 => {}
+            1 => grant.budget = free,
+            parts => grant.budget = free.share(parts),
+        }
+        Event::Delegated {
+            call,
+            child: self.state.session().child_of_many(call, self.children),
+            delegation: Delegation { face: Face::Delegate, task: "help".into(), ..Delegation::default() },
+            agent: Hash::of(b"agent"),
+            grant,
+        }
+    }
+
+    /// Runs a child to its end and books what it gives back.
+    fn return_one(&mut self, world: &mut World) {
+        let loans = self.state.loans();
+        let at = world.chance.below(loans.len() as u64) as usize;
+        let Some((child, loan)) = loans.iter().nth(at).map(|(child, loan)| (child.clone(), loan.clone()))
+        else {
+            return;
+        };
+        assert_eq!(loan.round.depth, self.depth + 1);
+        let mut run = Run::begin(child.clone(), &loan.round, world);
+        let steps = if run.depth > 3 { 0 } else { world.chance.below(25) };
+        run.go_by_chance(steps, world);
+        run.finish(world);
+        let spent = run.state.ledger().spent();
+        let used = spent.amount().plus(Amount { agents: 1, ..Amount::default() });
+        let granted = self.books.granted;
+        let counted = |used: u64, lent: u64, granted: Limit| granted == Limit::Unlimited || used <= lent;
+        let within = counted(used.tokens, loan.amount.tokens, granted.tokens)
+            && counted(used.usd, loan.amount.usd, granted.usd)
+            && counted(used.agents, loan.amount.agents, granted.agents);
+        assert!(within || run.books.is_overrun, "{used:?} of the loan {:?}", loan.amount);
+        let outcome = run.state.ended().unwrap().clone();
+        self.record(Event::Returned { child, outcome, spent }, world);
+    }
+
+    fn answer_of_the_model(&mut self, world: &mut World) -> Event {
+        let open = self.state.open_call().cloned().unwrap();
+        let (turn, attempt) = (open.turn, open.attempt);
+        let cause = match world.chance.below(12) {
+            1 | 2 => CallFault::Transient { message: "busy".to_owned() },
+            3 => CallFault::Stopped,
+            4 => CallFault::Fatal { message: "gone".to_owned() },
+            number => {
+                let calls = if (5..=9).contains(&number) { world.chance.below(4) } else { 0 };
+                let call = ToolCall { name: "tool".to_owned(), arguments: "{}".into(), provider_id: None };
+                let calls = vec![call; calls as usize];
+                let mut used = world.chance.part_of(open.reserved);
+                if number == 11 && world.chance.below(3) == 0 {
+                    used = open.reserved.plus(Amount {
+                        tokens: world.chance.below(50),
+                        usd: world.chance.below(50),
+                        agents: 0,
+                    });
+                }
+                let usage = Usage { input: used.tokens, ..Usage::default() };
+                let overrun = used.minus(open.reserved);
+                let spent = Spent { usage, usd: used.usd, turns: 1, overrun, ..Spent::default() };
+                return Event::Replied {
+                    turn,
+                    reply: Reply { text: "said".into(), calls, ..Reply::default() },
+                    spent,
+                };
+            }
+        };
+        let spent = match cause {
+            CallFault::Stopped => Spent::doubtful(open.reserved),
+            _ => Spent::default(),
+        };
+        Event::CallFailed { turn, attempt, cause, spent }
+    }
+
+    /// Offers a fact that nobody asked for; what is not admitted does not happen.
+    fn try_anything(&mut self, world: &mut World) {
+        let (turn, attempt) = self.state.upcoming();
+        let near = |number: u32, world: &mut World| (number + 1).saturating_sub(world.chance.below(3) as u32);
+        let call = CallId { turn: near(turn, world).saturating_sub(1), index: world.chance.below(4) as u32 };
+        let purpose = if world.chance.below(2) == 0 { Purpose::Turn } else { Purpose::Grace };
+        let spent = self.state.ledger().spent();
+        let status = match world.chance.below(5) {
+            0 => Status::Done,
+            1 => Status::Incomplete { limit: Which::Turns },
+            2 => Status::Failed { cause: "x".to_owned() },
+            3 => Status::Cancelled { by: "x".to_owned() },
+            _ => Status::Lost { cause: "x".to_owned() },
+        };
+        let event = match world.chance.below(14) {
+            0 | 1 => {
+                let reserved =
+                    Amount { tokens: world.chance.below(9000), usd: world.chance.below(9000), agents: 0 };
+                let (turn, attempt) = if world.chance.below(2) == 0 {
+                    (turn, attempt)
+                } else {
+                    (near(turn, world), near(attempt, world))
+                };
+                Event::Called { turn, attempt, purpose, reserved, request: Hash::of(b"") }
+            }
+            2 if self.state.open_call().is_some() => self.answer_of_the_model(world),
+            3 => Event::ToolStarted { call, effect: Effect::Pure, before: None, after: None },
+            4 => Event::ToolEnded { call, output: ToolOutput::error("no") },
+            5..=7 => self.delegated(call, world),
+            8 if !self.state.loans().is_empty() => return self.return_one(world),
+            9 | 10 => Event::Ended { outcome: Outcome::new(status, ""), spent },
+            11 => Event::Asked { call, what: "?".into(), until: 0, default: Answer::Once },
+            12 => Event::Compacted { summary: "so far".into(), keep_from: turn },
+            13 => Event::Resumed { epoch: 1, downtime: 1 },
+            _ => Event::CallFailed { turn, attempt, cause: CallFault::Unaffordable, spent: Spent::default() },
+        };
+        self.offer(event, world);
+    }
+
+    /// Goes the plainest way to the end of the round; there always is one.
+    fn finish(&mut self, world: &mut World) {
+        self.crash(world);
+        for _ in 0..200 {
+            match self.state.next() {
+                Step::Nothing => return self.check_whole(),
+                Step::CallModel(purpose) => {
+                    self.call_model(purpose, world);
+                    if let Some(open) = self.state.open_call() {
+                        let (turn, reply) = (open.turn, Reply { text: "over".into(), ..Reply::default() });
+                        self.record(
+                            Event::Replied { turn, reply, spent: Spent { turns: 1, ..Spent::default() } },
+                            world,
+                        );
+                    }
+                }
+                Step::RunCalls(_) | Step::Wait => {
+                    while !self.state.loans().is_empty() {
+                        self.return_one(world);
+                    }
+                    for call in self.state.unanswered() {
+                        self.record(Event::ToolEnded { call, output: ToolOutput::ok("closed") }, world);
+                    }
+                }
+                Step::End(outcome) => {
+                    let spent = self.state.ledger().spent();
+                    self.record(Event::Ended { outcome, spent }, world);
+                }
+            }
+        }
+        panic!("no end after {:?}", self.kinds());
+    }
+
+    fn check_whole(&self) {
+        let count = |kind: &str| self.log.iter().filter(|event| event.kind() == kind).count();
+        assert_eq!(count("started"), count("ended"));
+        let mut loans: BTreeMap<&SessionId, (u32, u32)> = BTreeMap::new();
+        for event in &self.log {
+            match event {
+                Event::Delegated { child, .. } => loans.entry(child).or_default().0 += 1,
+                Event::Returned { child, .. } => loans.entry(child).or_default().1 += 1,
+                _ => {}
+            }
+        }
+        assert!(loans.values().all(|counts| *counts == (1, 1)), "{loans:?}");
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) chance: Chance,
+    pub(crate) records: Vec<Record>,
+}
+
+pub(crate) fn heard(text: &str) -> Event {
+    Event::Heard { from: Speaker::Person, text: text.into() }
+}
+
+pub(crate) fn some_grant(world: &mut World) -> Grant {
+    let turns = world.chance.below(8) as u32;
+    let authority = Authority::default().hash();
+    Grant { authority, budget: world.chance.budget(), turns, deadline: Limit::Unlimited }
+}
+
+pub(crate) fn started(round: &Round) -> Event {
+    let Round { delegation, agent, grant, parent, depth } = round.clone();
+    Event::Started { delegation, agent, grant, parent, depth }
+}
+
+/// All that can be seen of a state from outside.
+pub(crate) fn observed(state: &State) -> String {
+    format!(
+        "{:?}",
+        (
+            (
+                state.length(),
+                state.rounds(),
+                state.round(),
+                state.ended(),
+                state.open_call(),
+                state.upcoming()
+            ),
+            (state.ledger(), state.loans(), state.unanswered(), state.faults(), state.limit_due()),
+            (state.stopping(), state.has_unheard_words(), state.messages(), state.fingerprint()),
+        )
+    )
+}
+
+/// A tree that chance ran to its end: the root and all facts in the order of the store.
+pub(crate) fn run_a_tree(numbers: Vec<u32>) -> (Run, World) {
+    let mut world = World { chance: Chance { numbers, at: 0 }, records: Vec::new() };
+    let round = Round {
+        delegation: Delegation { task: "go".into(), ..Delegation::default() },
+        agent: Hash::of(b"agent"),
+        grant: some_grant(&mut world),
+        parent: None,
+        depth: 0,
+    };
+    let mut run = Run::begin(SessionId::root(1), &round, &mut world);
+    run.go_by_chance(200, &mut world);
+    run.finish(&mut world);
+    (run, world)
+}
+
+pub(crate) fn chances(most: usize) -> impl Strategy<Value = Vec<u32>> {
+    vec(any::<u32>(), 0..most)
+}
+
+proptest! {
+    #![proptest_config(cases(500))]
+
+    /// Every law of the books is asserted in [`Run::offer`] and [`Run::finish`].
+    #[test]
+    fn books_balance_and_every_round_can_end(numbers in chances(400)) {
+        run_a_tree(numbers);
+    }
+
+    /// What the projection of a whole tree adds up is what the root's books say.
+    #[test]
+    fn a_trees_cost_is_that_of_its_roots_rounds(numbers in chances(250)) {
+        let (run, world) = run_a_tree(numbers);
+        let mut booked = Spent::default();
+        for event in &run.log {
+            if let Event::Ended { spent, .. } = event {
+                booked = booked.plus(*spent);
+            }
+        }
+        let tree = Tree::fold(&world.records);
+        prop_assert_eq!(tree.spent(run.state.session()), booked);
+        let sessions: BTreeSet<&SessionId> = world.records.iter().map(|record| &record.session).collect();
+        prop_assert_eq!(tree.walk(run.state.session()).len(), sessions.len());
+    }
+}
+
+#[test]
+fn chance_meets_every_kind_of_end() {
+    let mut statuses = BTreeSet::new();
+    let (mut overruns, mut deepest) = (0, 0);
+    let mut number = 1u32;
+    for _ in 0..400 {
+        let mut numbers = Vec::new();
+        for _ in 0..200 {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            numbers.push(number >> 8);
+        }
+        let (_, world) = run_a_tree(numbers);
+        for record in &world.records {
+            match &record.event {
+                Event::Ended { outcome, .. } => drop(statuses.insert(outcome.status.word())),
+                Event::Replied { spent, .. } if spent.overrun != Amount::default() => overruns += 1,
+                Event::Started { depth, .. } => deepest = deepest.max(*depth),
+                _ => {}
+            }
+        }
+    }
+    // The laws above would be empty if chance never led anywhere.
+    assert!(
+        ["cancelled", "done", "failed", "incomplete"].iter().all(|word| statuses.contains(word)),
+        "{statuses:?}"
+    );
+    assert!(overruns > 10 && deepest >= 3, "{overruns} overruns, depth {deepest}");
+}

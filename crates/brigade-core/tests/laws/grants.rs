@@ -1,0 +1,217 @@
+//! Grants only shrink.
+
+use super::*;
+
+pub(crate) fn tool_name() -> impl Strategy<Value = String> {
+    let known = select(vec![
+        "read_file",
+        "write_file",
+        "shell",
+        "message",
+        "delegate",
+        "subagent_spawn",
+        "web_fetch",
+        "Read_File",
+        " shell",
+        "shell\0",
+        "*",
+        "",
+        "../shell",
+        "\u{202e}llehs",
+        "she\u{301}ll",
+        "shell(rm)",
+        "s\u{43d}ell",
+        "read_file,shell",
+    ]);
+    prop_oneof![8 => known.prop_map(str::to_owned), 1 => any::<String>()]
+}
+
+pub(crate) fn names() -> impl Strategy<Value = Names> {
+    let only = vec(select(vec!["a/one", "a/two", "b/three"]), 0..3);
+    prop_oneof![
+        Just(Names::Any),
+        only.prop_map(|names| Names::Only(names.into_iter().map(str::to_owned).collect())),
+    ]
+}
+
+pub(crate) fn mode() -> impl Strategy<Value = Mode> {
+    select(vec![Mode::Plan, Mode::Ask, Mode::Edit, Mode::Auto])
+}
+
+pub(crate) fn permissions() -> impl Strategy<Value = Permissions> {
+    let rules = || vec(select(vec!["shell", "shell(git *)", "read_file(**/.env*)", "write_file"]), 0..3);
+    (mode(), rules(), rules(), rules()).prop_map(|(mode, allow, ask, deny)| {
+        let parsed = |rules: Vec<&str>| rules.into_iter().map(|rule| rule.parse().unwrap()).collect();
+        Permissions { mode, allow: parsed(allow), ask: parsed(ask), deny: parsed(deny) }
+    })
+}
+
+pub(crate) fn authority() -> impl Strategy<Value = Authority> {
+    let tools = || vec(tool_name(), 0..12);
+    let paths = vec(select(vec!["", "src", "docs"]), 0..3);
+    let access = || select(vec![Access::Denied, Access::Allowed]);
+    (tools(), tools(), permissions(), 0u32..8, names(), names(), paths, access(), access()).prop_map(
+        |(tools, lend, permissions, deepest, agents, models, paths, network, speak)| Authority {
+            tools: tools.into_iter().collect(),
+            lend: lend.into_iter().collect(),
+            permissions,
+            deepest,
+            agents,
+            models,
+            workspace: "workspace".to_owned(),
+            paths: paths.into_iter().map(str::to_owned).collect(),
+            network,
+            speak,
+        },
+    )
+}
+
+pub(crate) fn wish() -> impl Strategy<Value = Wish> {
+    let list = || prop::option::of(vec(tool_name(), 0..8));
+    let model = prop::option::of(select(vec!["a/one", "b/three", "c/four"]).prop_map(str::to_owned));
+    (list(), list(), 0u32..9, prop::option::of(mode()), model, vec(tool_name(), 0..3)).prop_map(
+        |(tools, lend, levels, mode, model, never)| Wish { tools, lend, levels, mode, model, never },
+    )
+}
+
+/// Whether `child` is nowhere wider than `parent`, said again in other words than the code's.
+pub(crate) fn is_narrower(child: &Authority, parent: &Authority) -> bool {
+    let names = |mine: &Names, theirs: &Names| {
+        ["a/one", "a/two", "b/three", "anything"].into_iter().all(|name| !mine.has(name) || theirs.has(name))
+    };
+    child.tools.union(&child.lend).all(|tool| parent.lend.contains(tool))
+        && child.permissions.mode <= parent.permissions.mode
+        && child.permissions.deny == parent.permissions.deny
+        && child.permissions.ask == parent.permissions.ask
+        && child.permissions.allow == parent.permissions.allow
+        && child.deepest <= parent.deepest
+        && names(&child.agents, &parent.agents)
+        && names(&child.models, &parent.models)
+        && child.workspace == parent.workspace
+        && child.paths.iter().all(|path| parent.paths.contains(path))
+        && child.network <= parent.network
+        && child.speak <= parent.speak
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn grants_only_shrink_over_any_tree(root in authority(), steps in vec((any::<prop::sample::Index>(), wish()), 1..25)) {
+        // Each node: its authority, its depth, and the places of its ancestors.
+        let mut nodes: Vec<(Authority, u32, Vec<usize>)> = vec![(root, 0, Vec::new())];
+        for (at, wish) in steps {
+            let at = at.index(nodes.len());
+            let (parent, parent_depth, ancestors) = nodes[at].clone();
+            let depth = parent_depth + 1;
+            let deepest = parent.deepest.min(wish.levels);
+            let attenuated = match parent.attenuate(&wish, depth) {
+                Err(Refusal::Depth { deepest: named }) => {
+                    prop_assert!(depth > deepest);
+                    prop_assert_eq!(named, deepest);
+                    continue;
+                }
+                Err(Refusal::Model(model)) => {
+                    prop_assert!(!parent.models.has(&model));
+                    continue;
+                }
+                Ok(attenuated) => attenuated,
+            };
+            let child = attenuated.authority;
+            prop_assert!(depth <= deepest && depth <= child.deepest && child.deepest <= deepest);
+            prop_assert!(wish.model.iter().all(|model| parent.models.has(model)));
+            prop_assert!(child.tools.iter().chain(&child.lend).all(|tool| !wish.never.contains(tool)));
+            if let Some(asked) = &wish.tools {
+                prop_assert!(child.tools.iter().all(|tool| asked.contains(tool)));
+                let vain: Vec<&String> = asked.iter().filter(|name| !parent.lend.contains(*name)).collect();
+                prop_assert_eq!(attenuated.unknown.iter().collect::<Vec<_>>(), vain);
+            }
+            match &wish.lend {
+                Some(asked) => prop_assert!(child.lend.iter().all(|tool| asked.contains(tool))),
+                None => prop_assert_eq!(&child.lend, &child.tools),
+            }
+            let line: Vec<usize> = ancestors.into_iter().chain([at]).collect();
+            for ancestor in &line {
+                let ancestor = &nodes[*ancestor].0;
+                prop_assert!(child.within(ancestor), "{:?} is wider than {:?}", child, ancestor);
+                prop_assert!(is_narrower(&child, ancestor), "{:?} is wider than {:?}", child, ancestor);
+            }
+            nodes.push((child, depth, line));
+        }
+    }
+
+    /// What the face asks for passes through the same narrowing, whatever stands in config and call.
+    #[test]
+    fn face_a_never_widens(
+        parent in authority(),
+        (max_depth, asked, fixed, lend, locked, depth) in
+            (0u32..4, prop::option::of(vec(tool_name(), 0..6)), vec(tool_name(), 0..6),
+             prop::option::of(vec(tool_name(), 0..6)), any::<bool>(), 0u32..4),
+    ) {
+        let preset = SwarmRole { tools: fixed.clone(), lend, locked, ..SwarmRole::default() };
+        let roles = BTreeMap::from([("Writer".to_owned(), preset)]);
+        let swarm = SwarmConfig { max_depth, roles, ..SwarmConfig::default() };
+        let delegation = Delegation { role: Some("wRITER".to_owned()), tools: asked.clone(), ..Delegation::default() };
+        let guarded = swarm.parse(depth, &parent, r#"{"role":"Writer","task":"x"}"#);
+        let attenuated = parent.attenuate(&swarm.wish(&delegation, depth + 1, &parent), depth + 1);
+        // The guard at call and the narrowing follow from one predicate.
+        prop_assert_eq!(guarded.is_ok(), attenuated.is_ok());
+        let Ok(attenuated) = attenuated else { return Ok(()) };
+        let child = attenuated.authority;
+        prop_assert!(child.within(&parent) && is_narrower(&child, &parent));
+        if locked && !fixed.is_empty() {
+            prop_assert!(child.tools.iter().all(|tool| fixed.contains(tool)));
+        }
+        if let Some(asked) = &asked {
+            prop_assert!(child.tools.iter().all(|tool| asked.contains(tool)));
+        }
+        let offered = swarm.is_offered(depth + 1, &child);
+        prop_assert_eq!(offered, child.tools.contains("delegate") && depth + 1 < max_depth.min(parent.deepest));
+        if depth + 1 >= max_depth.min(parent.deepest) {
+            prop_assert!(DELEGATION_TOOLS.iter().all(|tool| !child.tools.contains(*tool) && !child.lend.contains(*tool)));
+        }
+    }
+
+    /// The comparison itself sees every field: one step wider anywhere is too wide.
+    #[test]
+    fn within_sees_every_field(parent in authority()) {
+        let child = Authority { tools: parent.lend.clone(), ..parent.clone() };
+        prop_assert!(child.within(&parent));
+        let mut wider = vec![Authority { deepest: child.deepest + 1, ..child.clone() }];
+        let new_tool = BTreeSet::from(["a tool that nobody has".to_owned()]);
+        wider.push(Authority { tools: child.tools.union(&new_tool).cloned().collect(), ..child.clone() });
+        wider.push(Authority { lend: child.lend.union(&new_tool).cloned().collect(), ..child.clone() });
+        wider.push(Authority { paths: child.paths.union(&new_tool).cloned().collect(), ..child.clone() });
+        let mut change = |change: &dyn Fn(&mut Authority)| {
+            let mut changed = child.clone();
+            change(&mut changed);
+            wider.push(changed);
+        };
+        change(&|child| child.workspace.push_str("/elsewhere"));
+        change(&|child| child.permissions.allow.push("teleport".parse().unwrap()));
+        if parent.permissions.mode < Mode::Auto {
+            change(&|child| child.permissions.mode = Mode::Auto);
+        }
+        if !parent.permissions.deny.is_empty() {
+            change(&|child| child.permissions.deny.clear());
+        }
+        if !parent.permissions.ask.is_empty() {
+            change(&|child| child.permissions.ask.clear());
+        }
+        if parent.agents != Names::Any {
+            change(&|child| child.agents = Names::Any);
+        }
+        if parent.models != Names::Any {
+            change(&|child| child.models = Names::Any);
+        }
+        if parent.network == Access::Denied {
+            change(&|child| child.network = Access::Allowed);
+        }
+        if parent.speak == Access::Denied {
+            change(&|child| child.speak = Access::Allowed);
+        }
+        for wider in wider {
+            prop_assert!(!wider.within(&parent), "{:?} is within {:?}", wider, parent);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What is asked of a runtime and what it answers.
+
+use std::time::Duration;
+
+use brigade_core::permission::Mode;
+use brigade_core::{Agent, Budget, Outcome, SessionId, Spent};
+
+use crate::session::Fatal;
+use crate::store::StoreError;
+
+/// What a person asks for.
+#[derive(Debug, Clone)]
+pub struct Task {
+    pub(super) text: String,
+    pub(super) agent: Option<Agent>,
+    pub(super) budget: Option<Budget>,
+    pub(super) turns: Option<u32>,
+    pub(super) timeout: Option<Duration>,
+}
+
+impl Task {
+    /// A task for the lead agent, within the budget of the settings.
+    pub fn new(text: impl Into<String>) -> Task {
+        Task { text: text.into(), agent: None, budget: None, turns: None, timeout: None }
+    }
+
+    /// Another agent than the lead.
+    pub fn agent(self, agent: Agent) -> Task {
+        Task { agent: Some(agent), ..self }
+    }
+
+    /// What the whole tree may use up.
+    pub fn budget(self, budget: Budget) -> Task {
+        Task { budget: Some(budget), ..self }
+    }
+
+    /// Model calls of the agent.
+    pub fn turns(self, turns: u32) -> Task {
+        Task { turns: Some(turns), ..self }
+    }
+
+    /// How long the whole tree may take.
+    pub fn timeout(self, timeout: Duration) -> Task {
+        Task { timeout: Some(timeout), ..self }
+    }
+}
+
+/// What a next round may use up; what is absent comes from the settings.
+#[derive(Debug, Clone, Default)]
+pub struct More {
+    /// What the whole tree may use up.
+    pub budget: Option<Budget>,
+    /// Model calls of the agent.
+    pub turns: Option<u32>,
+    /// How long the whole tree may take.
+    pub timeout: Option<Duration>,
+    /// A model that takes the place of the recorded ones.
+    pub model: Option<String>,
+    /// A mode that narrows what an open round may do.
+    pub mode: Option<Mode>,
+}
+
+/// Why a tree did not run to an end. Unless the error says so, nothing recorded is lost and the tree can be resumed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RunError {
+    /// A task without words.
+    #[error("the task is empty; say what is to be done")]
+    EmptyTask,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A model or a definition is not as it has to be.
+    #[error("{0}")]
+    Setup(String),
+    /// The child of a tree that is not over can't go on by itself.
+    #[error("{child} belongs to {root}, which is not over; resume or cancel that one")]
+    NotOver {
+        /// The child.
+        child: SessionId,
+        /// The tree that it belongs to.
+        root: SessionId,
+    },
+    /// A mistake of this library.
+    #[error("this should not happen, please report it: {0}")]
+    Bug(String),
+}
+
+impl From<Fatal> for RunError {
+    fn from(fatal: Fatal) -> RunError {
+        match fatal {
+            Fatal::Store(error) => RunError::Store(error),
+            Fatal::Setup(cause) => RunError::Setup(cause),
+            Fatal::Bug(cause) => RunError::Bug(cause),
+        }
+    }
+}
+
+/// How a tree ended.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    /// The session at its top.
+    pub session: SessionId,
+    /// The terminal state and the result.
+    pub outcome: Outcome,
+    /// What the round used up, children included.
+    pub spent: Spent,
+}
