@@ -4,8 +4,10 @@ use super::*;
 use crate::delegation::Face;
 use crate::event::{Answer, Effect, Speaker};
 use crate::grant::{Authority, Budget, Limit};
-use crate::message::{CallResult, ToolCall, ToolOutput};
+
+use crate::message::{CallResult, Message, ToolCall, ToolOutput};
 use crate::money::{Price, Usage};
+use crate::text::Text;
 
 const ROOMY: Budget =
     Budget { tokens: Limit::AtMost(1_000_000), usd: Limit::Unlimited, agents: Limit::AtMost(20_000) };
