@@ -157,6 +157,17 @@ pub(crate) struct Flags {
     pub(crate) mode: Option<Mode>,
 }
 
+impl Flags {
+    /// Whether a limit is named: such limits count for rounds that are yet to begin.
+    pub(crate) fn names_a_limit(&self) -> bool {
+        self.max_turns.is_some()
+            || self.timeout.is_some()
+            || self.budget_tokens.is_some()
+            || self.budget_usd.is_some()
+            || self.max_agents.is_some()
+    }
+}
+
 /// Arguments of `sessions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Sessions {

@@ -2,12 +2,14 @@
 
 use brigade::{RunError, Runtime, StoreError};
 use brigade_core::SessionId;
+use brigade_core::view::Doing;
 
 use crate::args::{Flags, Global, Resume};
 use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::finish::{self, Hints};
 use crate::follow::{self, Interrupts, View};
+use crate::output;
 use crate::progress::Progress;
 use crate::settings::Settings;
 use crate::terminal;
@@ -51,6 +53,12 @@ pub(crate) async fn go_on(
         Err(RunError::Store(error @ StoreError::Held { .. })) => return Ok(GoneOn::Held(error)),
         Err(error) => return Err(error.into()),
     };
+    let is_open = view.tree.node(session).is_some_and(|node| !matches!(node.doing, Doing::Ended(_)));
+    if is_open && flags.names_a_limit() {
+        output::note(
+            "This round was not over and goes on with the limits it began with; new ones count from its next round.",
+        );
+    }
     let mut progress = Progress::new(global, &settings.environment);
     progress.remember(&records, &view)?;
     drop(records);
