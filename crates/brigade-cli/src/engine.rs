@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brigade::model::script::Script;
 use brigade::store::SqliteStore;
 use brigade::tool::ShellSettings;
-use brigade::{Model, Models, More, Runtime, Store, Workspace};
+use brigade::{Model, Models, More, Runtime, Store, Toolbox, Workspace};
+use brigade_core::faces::{MESSAGE, delegate};
+use brigade_core::permission::Permissions;
 use brigade_core::{Authority, Event, SessionId};
 use brigade_sandbox::GuardCommand;
 
@@ -83,12 +85,32 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
         output_limit: SHELL_OUTPUT,
     };
     let mut library = brigade::Settings::new(settings.model.clone().unwrap_or_default(), workspace);
+    check_rules(&settings.permissions, &library.tools)?;
     library.swarm = settings.swarm.clone();
     library.limits = settings.limits.clone();
     library.budget = settings.budget;
     library.permissions = settings.permissions.clone();
     library.shell = Some(shell);
     Ok(library)
+}
+
+/// A rule for a tool that does not exist would protect nothing, in silence.
+fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), Failure> {
+    let mut known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
+    known.extend([delegate::NAME, MESSAGE].map(str::to_owned));
+    let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
+    for (list, rules) in lists {
+        for rule in rules {
+            let name = rule.tool();
+            if !known.iter().any(|tool| tool == name) && !name.starts_with("mcp__") {
+                return Err(Failure::usage(format!(
+                    "permissions.{list}: `{rule}` names no tool there is; the tools are {}",
+                    known.join(", ")
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// This program guards the commands that it runs.

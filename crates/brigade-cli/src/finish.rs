@@ -144,8 +144,13 @@ fn doubled(which: Which, view: &View, timeout: Option<Duration>) -> String {
     };
     let (flag, amount) = match which {
         Which::Turns => ("--max-turns", Some(grant.turns.saturating_mul(2).max(1).to_string())),
-        Which::Tokens => ("--budget-tokens", twice(grant.budget.tokens).map(|tokens| tokens.to_string())),
-        Which::Usd => ("--budget-usd", twice(grant.budget.usd).map(units::exact_dollars)),
+        // Less than this does not pay for a call with its whole input and the last word.
+        Which::Tokens => {
+            ("--budget-tokens", twice(grant.budget.tokens).map(|tokens| tokens.max(20_000).to_string()))
+        }
+        Which::Usd => {
+            ("--budget-usd", twice(grant.budget.usd).map(|usd| units::exact_dollars(usd.max(100_000_000))))
+        }
         Which::Agents => ("--max-agents", twice(grant.budget.agents).map(|agents| agents.to_string())),
         Which::Time => {
             let granted = match (timeout, grant.deadline) {
@@ -154,7 +159,7 @@ fn doubled(which: Which, view: &View, timeout: Option<Duration>) -> String {
                 (None, Limit::AtMost(until)) => Some(until.saturating_sub(*at).next_multiple_of(1000)),
                 (None, Limit::Unlimited) => None,
             };
-            ("--timeout", granted.map(|millis| units::typed(millis.saturating_mul(2))))
+            ("--timeout", granted.map(|millis| units::typed(millis.saturating_mul(2).max(10_000))))
         }
     };
     amount.map(|amount| format!(" {flag} {amount}")).unwrap_or_default()

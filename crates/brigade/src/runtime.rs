@@ -254,6 +254,8 @@ impl Runtime {
         let mut agent = kit.agent.clone();
         agent.model.get_or_insert_with(|| self.core.settings.model.clone());
         let mut authority = self.root_authority(&agent);
+        // A next round is as free as the last one was, unless the caller says otherwise; rules are those of now.
+        authority.permissions.mode = more.mode.unwrap_or(kit.authority.permissions.mode);
         if state.session().parent().is_some() {
             // A child that goes on by itself keeps to the tools that it was lent.
             authority.tools.retain(|tool| kit.authority.tools.contains(tool));

@@ -27,6 +27,10 @@ use crate::store::{Append, Expect, StoreError};
 use crate::tree::{Kit, Tree};
 use lend::Waiting;
 
+/// How long a last word may take after the time is up: a tenth of the time there was, within these bounds.
+const LEAST_GRACE: Duration = Duration::from_secs(2);
+const MOST_GRACE: Duration = Duration::from_secs(30);
+
 /// Why a driver stops without an end in its log. The tree can be resumed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum Fatal {
@@ -96,6 +100,8 @@ pub(crate) struct Driver {
     stop: watch::Sender<bool>,
     slot: Option<Slot>,
     deadline: Option<Instant>,
+    /// How long the last word may take after that.
+    grace: Duration,
 }
 
 impl Driver {
@@ -163,6 +169,7 @@ impl Driver {
             stop: watch::Sender::new(false),
             slot,
             deadline: None,
+            grace: MOST_GRACE,
         }
     }
 
@@ -184,7 +191,9 @@ impl Driver {
     fn set_deadline(&mut self, downtime: u64) {
         let Some(Limit::AtMost(at)) = self.state.round().map(|round| round.grant.deadline) else { return };
         let left = at.saturating_add(downtime).saturating_sub(clock::now());
-        self.deadline = Instant::now().checked_add(Duration::from_millis(left));
+        let left = Duration::from_millis(left);
+        self.grace = (left / 10).clamp(LEAST_GRACE, MOST_GRACE);
+        self.deadline = Instant::now().checked_add(left);
     }
 
     fn face(&self) -> Face {

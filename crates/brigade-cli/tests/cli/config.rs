@@ -91,3 +91,12 @@ fn modes_decide_what_runs() {
         .prints("deny");
     assert!(there("g"));
 }
+
+#[test]
+fn a_rule_for_a_tool_that_does_not_exist_is_an_error() {
+    let home = Home::new();
+    home.write("home/config.toml", "[permissions]\ndeny = ['shel(git push)']\n");
+    home.run(HELLO, &[]).exits(2).says("permissions.deny").says("`shel(git push)`").says("shell");
+    home.write("home/config.toml", "[permissions]\ndeny = ['shell(git push)', 'mcp__any__*']\n");
+    home.run(HELLO, &[]).exits(0);
+}

@@ -52,7 +52,7 @@ fn incomplete_is_3_with_the_partial_result_and_the_flag_that_helps() {
     home.run(&priced, &["--budget-usd", "1.5", "--max-turns", "5000"]).exits(3).says("--budget-usd 3");
     home.run("[[reply]]\npurpose = 'grace'\ntext='late'\n[[reply]]\nfault = 'hang'", &["--timeout", "300ms"])
         .exits(3)
-        .says("--timeout 600ms");
+        .says("--timeout 10s");
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub struct More {
     pub timeout: Option<Duration>,
     /// A model that takes the place of the recorded ones.
     pub model: Option<String>,
-    /// A mode that narrows what an open round may do.
+    /// The mode: an open round can only be narrowed by it, a next one has it instead of the last one's.
     pub mode: Option<Mode>,
 }
 

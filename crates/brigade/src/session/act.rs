@@ -329,8 +329,8 @@ pub(super) fn refusal(tool: &str, verdict: Verdict) -> ToolOutput {
                 |rule| format!("the rule `{rule}` in permissions.ask asks before it"),
             );
             ToolOutput::error(format!(
-                "'{tool}' is not allowed: {why}, and nobody can be asked here. The person can permit it with \
-                 permissions.allow or --mode {}",
+                "'{tool}' is not allowed: {why}, and nobody can be asked here. The person can permit it with a \
+                 rule in permissions.allow that covers the whole call, or with --mode {}",
                 Mode::Auto
             ))
         }

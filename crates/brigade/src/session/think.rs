@@ -14,8 +14,6 @@ use super::{Driver, Fatal, sleep_until};
 use crate::live::Live;
 use crate::model::{Ingest, ModelError, Request};
 
-/// The longest that a last word may take after the time is up.
-const GRACE_TIME: Duration = Duration::from_secs(30);
 /// The first pause after a fault; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
@@ -131,7 +129,10 @@ impl Driver {
         let mut began = Began::No;
         let silence = self.tree.settings().limits.model_silence;
         let deadline = match purpose {
-            Purpose::Grace => Some(Instant::now() + GRACE_TIME),
+            Purpose::Grace if self.state.limit_recorded() == Some(Which::Time) => {
+                Some(Instant::now() + self.grace)
+            }
+            Purpose::Grace => self.deadline.map(|deadline| deadline + self.grace),
             Purpose::Turn | Purpose::Summary | Purpose::Compaction => self.deadline,
         };
         let mut silent_until = Instant::now() + silence;

@@ -187,3 +187,37 @@ async fn long_words_that_race_with_a_call_are_paid_for() {
         assert!(log[ended..].iter().all(|record| !matches!(record.event, Event::Called { .. })));
     }
 }
+
+#[tokio::test]
+async fn a_next_round_keeps_the_mode_of_the_last_one() {
+    let script = r#"
+[[reply]]
+turn = 1
+text = "first"
+[[reply]]
+turn = 2
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a", content = "b" }
+[[reply]]
+text = "{result:0}"
+"#;
+    let mode = std::sync::Arc::new(std::sync::Mutex::new(Mode::Plan));
+    let current = mode.clone();
+    let stage = Stage::with(script, move |settings| settings.permissions.mode = *current.lock().unwrap());
+    let ending = stage.run().await;
+    // The settings of the next runner are wider; the session is as narrow as it was, unless the caller says otherwise.
+    *mode.lock().unwrap() = Mode::Auto;
+    stage.runtime().tell(&ending.session, "more").await.unwrap();
+    let again = end(stage.runtime().resume(&ending.session, More::default()).await.unwrap()).await.unwrap();
+    assert!(again.outcome.text.as_str().contains("not allowed"), "{}", again.outcome.text);
+}
+
+#[tokio::test]
+async fn a_last_word_after_a_short_time_limit_is_short_too() {
+    let stage = Stage::new("[[reply]]\nfault = 'hang'");
+    let started = std::time::Instant::now();
+    let ending = stage.run_task(Task::new("go").timeout(Duration::from_millis(200))).await;
+    assert!(matches!(ending.outcome.status, Status::Incomplete { .. }));
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+}
