@@ -122,7 +122,7 @@ fn floor(children: usize) -> f64 {
             let append = Append {
                 session: session.clone(),
                 expect: Expect::Length(length),
-                events: vec![event.clone(); 1000],
+                events: vec![event.clone(); 1000].into(),
                 blobs: Vec::new(),
                 lease: Some(lease.clone()),
                 at: 1,
@@ -214,7 +214,7 @@ fn one_fact(session: &SessionId, length: u64, lease: brigade::store::Lease) -> A
     Append {
         session: session.clone(),
         expect: Expect::Length(length),
-        events: vec![Event::CancelAsked { by: "x".repeat(150) }],
+        events: vec![Event::CancelAsked { by: "x".repeat(150) }].into(),
         blobs: Vec::new(),
         lease: Some(lease),
         at: 1,

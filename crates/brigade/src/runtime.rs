@@ -207,7 +207,7 @@ impl Runtime {
             let append = Append {
                 session: session.clone(),
                 expect: Expect::Length(state.length()),
-                events: vec![resumed],
+                events: Arc::new(vec![resumed]),
                 blobs: Vec::new(),
                 lease: Some(lease.clone()),
                 at: now,
@@ -299,7 +299,7 @@ impl Runtime {
         let append = Append {
             session: session.clone(),
             expect: Expect::Exists,
-            events: vec![event],
+            events: Arc::new(vec![event]),
             blobs: Vec::new(),
             lease: None,
             at: clock::now(),

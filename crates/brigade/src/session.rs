@@ -200,8 +200,8 @@ impl Driver {
         self.state.round().map_or(Face::Run, |round| round.delegation.face)
     }
 
-    /// Runs the session to the end of its round.
-    pub(crate) async fn drive(mut self) -> Result<RoundEnd, Fatal> {
+    /// Runs the session to the end of its round. Boxed, because futures keep what they are given more than once.
+    pub(crate) async fn drive(mut self: Box<Self>) -> Result<RoundEnd, Fatal> {
         let result = self.run().await;
         self.tree.leave(self.state.session());
         result
@@ -213,8 +213,9 @@ impl Driver {
             self.stop_work_if_told();
             match self.state.next() {
                 Step::CallModel(purpose) => self.call_model(purpose).await?,
-                Step::RunCalls(calls) => self.run_calls(calls).await?,
-                Step::Wait => self.wait().await?,
+                // Boxed, here and below, is what few sessions do and would make the future of all of them large.
+                Step::RunCalls(calls) => Box::pin(self.run_calls(calls)).await?,
+                Step::Wait => Box::pin(self.wait()).await?,
                 Step::End(outcome) => {
                     let outcome = self.with_warnings(outcome);
                     let spent = self.state.ledger().spent();
@@ -270,32 +271,34 @@ impl Driver {
     async fn flush(&mut self) -> Result<(), Fatal> {
         while !self.pending.is_empty() {
             let at = clock::now();
+            let events = Arc::new(std::mem::take(&mut self.pending));
             let append = Append {
                 session: self.state.session().clone(),
                 expect: Expect::Length(self.committed),
-                events: self.pending.clone(),
+                events: events.clone(),
                 blobs: self.blobs.iter().map(|(_, body)| body.clone()).collect(),
                 lease: Some(self.tree.lease.clone()),
                 at,
             };
             match self.tree.store().append(append).await {
                 Ok(appended) => {
-                    self.publish(appended.first_pos, at);
+                    self.publish(events, appended.first_pos, at);
                     self.tree.mark_written(&self.blobs);
                     self.blobs.clear();
                 }
-                Err(StoreError::Conflict { .. }) => self.reconcile().await?,
+                Err(StoreError::Conflict { .. }) => {
+                    Box::pin(self.reconcile(Arc::unwrap_or_clone(events))).await?;
+                }
                 Err(error) => return Err(Fatal::Store(error)),
             }
         }
         Ok(())
     }
 
-    fn publish(&mut self, first_pos: u64, at: u64) {
-        let events = std::mem::take(&mut self.pending);
+    fn publish(&mut self, events: Arc<Vec<Event>>, first_pos: u64, at: u64) {
         let count = events.len() as u64;
         if self.tree.watchers.are_there() {
-            for (offset, event) in (0..).zip(events) {
+            for (offset, event) in (0..).zip(Arc::unwrap_or_clone(events)) {
                 let session = self.state.session().clone();
                 let (seq, pos) = (self.committed + offset, first_pos + offset);
                 let record = Record { session, seq, pos, at, v: VERSION, event };
@@ -306,7 +309,7 @@ impl Driver {
     }
 
     /// Somebody else appended first: fold what was missed, and keep only what is still true.
-    async fn reconcile(&mut self) -> Result<(), Fatal> {
+    async fn reconcile(&mut self, unwritten: Vec<Event>) -> Result<(), Fatal> {
         let session = self.state.session().clone();
         let records = self.tree.store().read(&session, 0).await?;
         self.state = State::fold(session, records.iter().map(|record| &record.event));
@@ -315,7 +318,7 @@ impl Driver {
         for record in records.into_iter().skip(known) {
             self.tree.watchers.send(Live::Fact(Arc::new(record)));
         }
-        for event in std::mem::take(&mut self.pending) {
+        for event in unwritten {
             // A model call was priced for another request: it is thought about again.
             if !matches!(event, Event::Called { .. }) {
                 self.record(event);
@@ -364,7 +367,7 @@ impl Driver {
         match message {
             // The driver holds a sender itself, so the channel does not close.
             None => {}
-            Some(Inbox::Look) => self.look().await?,
+            Some(Inbox::Look) => Box::pin(self.look()).await?,
             Some(Inbox::Cancel(by)) => {
                 self.record(Event::CancelAsked { by: by.into() });
             }
@@ -389,8 +392,9 @@ impl Driver {
         if self.stop.send_replace(true) {
             return;
         }
+        let by = self.state.stopper().unwrap_or_default();
         for child in self.children.values() {
-            let _ = child.send(Inbox::Cancel(reason.as_str().into()));
+            let _ = child.send(Inbox::Cancel(by.as_str().into()));
         }
         for call in std::mem::take(&mut self.deferred) {
             self.answer(call, ToolOutput::error(format!("Not started: {reason}")));

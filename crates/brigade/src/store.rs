@@ -43,7 +43,7 @@ pub struct Append {
     /// What its log has to look like.
     pub expect: Expect,
     /// The facts.
-    pub events: Vec<Event>,
+    pub events: Arc<Vec<Event>>,
     /// Definitions that the facts name by hash: written in the same transaction, where they are new.
     pub blobs: Vec<Arc<str>>,
     /// The right to run the tree. `None` only for outside words.

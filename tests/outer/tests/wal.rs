@@ -35,7 +35,14 @@ async fn written() -> Written {
         let events: Vec<Event> = (0..3).map(said).collect();
         let (expect, lease) = (Expect::Length(length), Some(lease.clone()));
         length += 3;
-        let append = Append { session: session.clone(), expect, events, blobs: Vec::new(), lease, at: 1 };
+        let append = Append {
+            session: session.clone(),
+            expect,
+            events: events.into(),
+            blobs: Vec::new(),
+            lease,
+            at: 1,
+        };
         store.append(append).await.unwrap();
         let log = std::fs::metadata(place(folder.path(), "-wal")).unwrap().len();
         ends.push((log as usize, length as usize));

@@ -23,6 +23,12 @@ impl State {
         self.limit.map(|limit| format!("the {limit} limit was reached"))
     }
 
+    /// Who stops the children when this session stops, as they are told.
+    pub fn stopper(&self) -> Option<String> {
+        let own = || self.limit.map(|limit| format!("the parent, whose {limit} limit was reached"));
+        self.cancelled.clone().or_else(own)
+    }
+
     /// Who asked for the end, where somebody did.
     pub fn cancelled(&self) -> Option<&str> {
         self.cancelled.as_deref()

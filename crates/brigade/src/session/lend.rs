@@ -249,16 +249,16 @@ impl Driver {
                 continue;
             }
             let driver = Driver::begin(self.tree.clone(), child.clone(), round, kit, Some(slot));
-            self.start_child(child, driver);
+            self.start_child(child, Box::new(driver));
         }
         Ok(())
     }
 
-    fn start_child(&mut self, child: SessionId, driver: Driver) {
+    fn start_child(&mut self, child: SessionId, driver: Box<Driver>) {
         let inbox = driver.inbox();
-        if let Some(reason) = self.state.stopping() {
+        if let Some(by) = self.state.stopper() {
             // The stop came after the loan and before the start: those that were told did not include this child.
-            let _ = inbox.send(Inbox::Cancel(reason.as_str().into()));
+            let _ = inbox.send(Inbox::Cancel(by.into()));
         }
         self.children.insert(child.clone(), inbox);
         let sender = self.sender.clone();
@@ -277,7 +277,7 @@ impl Driver {
             let taken_up = take_up(&self.tree, &child, *loan.round).await?;
             match taken_up {
                 TakenUp::Ended(end) => self.child_done(ChildEnd { child, result: Ok(end) })?,
-                TakenUp::Goes(driver) => self.start_child(child, *driver),
+                TakenUp::Goes(driver) => self.start_child(child, driver),
             }
         }
         if !self.state.loans().values().any(|loan| loan.call == call) {

@@ -37,8 +37,10 @@ pub(super) struct Encoded {
     pub(super) facts: Vec<Fact>,
     /// Contents to keep: definitions that came along and texts that are too long for a fact.
     pub(super) blobs: Vec<(Hash, Arc<str>)>,
-    /// Contents that the facts name, whether or not they are among the blobs.
-    pub(super) names: Vec<Hash>,
+    /// Definitions that the facts name, whether or not they are among the blobs.
+    pub(super) definitions: Vec<Hash>,
+    /// Long texts of the facts.
+    pub(super) texts: Vec<Hash>,
 }
 
 /// One fact, ready to be written.
@@ -52,13 +54,13 @@ impl Encoded {
     /// Content that comes along with the facts.
     pub(super) fn keep(&mut self, content: Arc<str>) {
         let hash = Hash::of(content.as_bytes());
-        self.names.push(hash);
+        self.definitions.push(hash);
         self.blobs.push((hash, content));
     }
 
     /// Adds a fact.
     pub(super) fn push(&mut self, event: &Event) -> Result<(), serde_json::Error> {
-        self.names.extend(definitions(event));
+        self.definitions.extend(definitions(event));
         let mut body = serde_json::to_vec(event)?;
         // A text is never longer than its JSON, so short facts, nearly all of them, are done here without a copy.
         if body.len() > INLINE_BYTES {
@@ -69,7 +71,7 @@ impl Encoded {
                     && whole.len() > INLINE_BYTES
                 {
                     let hash = Hash::of(whole.as_bytes());
-                    self.names.push(hash);
+                    self.texts.push(hash);
                     self.blobs.push((hash, whole.clone()));
                     *text = Text::Blob { blob: hash, bytes: whole.len() as u64 };
                     spilled = true;

@@ -76,7 +76,7 @@ impl Logs {
         self.now = self.now.max(append.at);
         self.keep(&append.session, append.blobs);
         let first_pos = self.last_pos + 1;
-        for (event, seq) in append.events.into_iter().zip(length..) {
+        for (event, seq) in append.events.iter().cloned().zip(length..) {
             let session = append.session.clone();
             self.push(Record { session, seq, pos: 0, at: append.at, v: VERSION, event });
         }

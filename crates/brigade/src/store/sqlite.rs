@@ -110,7 +110,7 @@ impl Store for SqliteStore {
             codec::check_outside(&append)?;
             let mut encoded = Encoded::default();
             append.blobs.into_iter().for_each(|content| encoded.keep(content));
-            for event in &append.events {
+            for event in append.events.iter() {
                 encoded.push(event).map_err(|error| schema::broken(&self.place, error.to_string()))?;
             }
             drop(append.events);

@@ -297,15 +297,19 @@ async fn removing_takes_the_tree_and_what_only_it_named(store: &dyn Store) {
 async fn removing_spares_what_goes_on_by_itself(store: &dyn Store) {
     let (top, low) = family(store).await;
     let own = lease(store, &low).await;
-    store.append(led(&own, &low, 4, vec![said("on my own")])).await.unwrap();
+    let with_definition =
+        Append { blobs: vec![content("of low")], ..led(&own, &low, 4, vec![said("on my own")]) };
+    store.append(with_definition).await.unwrap();
     store.release(&own).await.unwrap();
     let of_top = brigade::store::Lease { root: top.clone(), epoch: 1, last_run: None };
     store.release(&of_top).await.unwrap();
     store.remove(&top).await.unwrap();
     assert_eq!(store.sessions(&top).await.unwrap(), [low.clone(), child(&low, 0)]);
     assert_eq!(store.read(&low, 0).await.unwrap().len(), 5);
+    assert_eq!(store.blob(Hash::of(b"of low")).await.unwrap(), Some(content("of low")));
     store.remove(&low).await.unwrap();
     assert_eq!(store.sessions(&top).await.unwrap(), []);
+    assert_eq!(store.blob(Hash::of(b"of low")).await.unwrap(), None);
 }
 
 async fn positions_are_never_given_twice(store: &dyn Store) {

@@ -43,7 +43,7 @@ pub(crate) fn led(lease: &Lease, session: &SessionId, length: u64, events: Vec<E
     Append {
         session: session.clone(),
         expect: Expect::Length(length),
-        events,
+        events: events.into(),
         blobs: Vec::new(),
         lease: Some(lease.clone()),
         at: 1_000 + length,
@@ -55,7 +55,7 @@ pub(crate) fn outside(session: &SessionId, events: Vec<Event>) -> Append {
     Append {
         session: session.clone(),
         expect: Expect::Exists,
-        events,
+        events: events.into(),
         blobs: Vec::new(),
         lease: None,
         at: 1_000,

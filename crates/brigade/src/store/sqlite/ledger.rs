@@ -1,6 +1,5 @@
 //! What may be written in a transaction: facts, what they name, and leases.
 
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use brigade_core::event::VERSION;
@@ -39,32 +38,65 @@ const RENEW_EVERY: u64 = 1_000;
 pub(super) struct Ledger<'a> {
     pub(super) connection: &'a Connection,
     times: &'a mut LeaseTimes,
+    known: &'a mut Known,
     next_pos: u64,
-    known: RefCell<Known>,
     pub(super) written: Written,
 }
 
-/// What a transaction has found out. While it is open nobody else writes, so that it need not ask twice.
-#[derive(Default)]
-struct Known {
+/// What this process found out about the file or wrote to it, so that it need not ask twice. It holds until somebody
+/// else commits or a transaction of ours fails; the writer sees to that.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    last_pos: Option<u64>,
     /// The lease that was looked up last and is valid.
     lease: Option<(SessionId, u64)>,
-    /// Who names what, as this transaction wrote it.
-    names: HashSet<(SessionId, Hash)>,
+    /// Who names what.
+    names: HashSet<(String, Hash)>,
+    /// How many facts a session has.
+    lengths: HashMap<SessionId, u64>,
+}
+
+/// How many sessions and names are remembered at most: enough for the largest trees, little beside their drivers.
+const MOST_KNOWN: usize = 65_536;
+
+impl Known {
+    /// Forgets what was found out when it gets too much.
+    fn bound(&mut self) {
+        if self.names.len() + self.lengths.len() > MOST_KNOWN {
+            self.names.clear();
+            self.lengths.clear();
+        }
+    }
+}
+
+/// Under which name the definitions of a whole tree are kept: its sessions share them, and the last one gone takes them
+/// along. No session has such an id.
+pub(super) fn tree_name(session: &SessionId) -> String {
+    format!("{}/", session.root_id())
 }
 
 impl<'a> Ledger<'a> {
     pub(super) fn open(
         connection: &'a Connection,
         times: &'a mut LeaseTimes,
+        known: &'a mut Known,
     ) -> rusqlite::Result<Ledger<'a>> {
-        let last: u64 = connection
-            .prepare_cached(
-                "SELECT max(coalesce((SELECT max(pos) FROM events), 0), coalesce((SELECT pos FROM removed), 0))",
-            )?
-            .query_row([], |row| row.get(0))?;
-        let (known, written) = (RefCell::default(), Written::default());
-        Ok(Ledger { connection, times, next_pos: last + 1, known, written })
+        known.bound();
+        let last: u64 = match known.last_pos {
+            Some(last) => last,
+            None => connection
+                .prepare_cached(
+                    "SELECT max(coalesce((SELECT max(pos) FROM events), 0), coalesce((SELECT pos FROM removed), 0))",
+                )?
+                .query_row([], |row| row.get(0))?,
+        };
+        Ok(Ledger { connection, times, known, next_pos: last + 1, written: Written::default() })
+    }
+
+    /// Ends the work, and keeps where the next one begins.
+    pub(super) fn done(self) -> Written {
+        self.known.last_pos = Some(self.next_pos - 1);
+        self.written
     }
 
     /// Appends facts, after everything that can refuse them was looked at: a refusal leaves no trace.
@@ -111,6 +143,11 @@ impl<'a> Ledger<'a> {
             self.next_pos += 1;
             self.written.bytes += fact.body.len() as u64 + 128;
         }
+        let length = seq + facts.len() as u64;
+        match self.known.lengths.get_mut(session) {
+            Some(known) => *known = length,
+            None => drop(self.known.lengths.insert(session.clone(), length)),
+        }
         Ok(())
     }
 
@@ -122,26 +159,33 @@ impl<'a> Ledger<'a> {
                 .execute(params![hash.as_bytes(), &**content])?;
             self.written.bytes += content.len() as u64;
         }
-        encoded.names.iter().try_for_each(|hash| self.name(session, hash))
+        if !encoded.definitions.is_empty() {
+            let tree = tree_name(session);
+            encoded.definitions.iter().try_for_each(|hash| self.name(&tree, hash))?;
+        }
+        encoded.texts.iter().try_for_each(|hash| self.name(session.as_str(), hash))
     }
 
-    fn name(&self, session: &SessionId, hash: &Hash) -> rusqlite::Result<()> {
-        if !self.known.borrow_mut().names.insert((session.clone(), *hash)) {
+    fn name(&mut self, who: &str, hash: &Hash) -> rusqlite::Result<()> {
+        if !self.known.names.insert((who.to_owned(), *hash)) {
             return Ok(());
         }
         self.connection
             .prepare_cached("INSERT OR IGNORE INTO refs (session, hash) VALUES (?, ?)")?
-            .execute(params![session.as_str(), hash.as_bytes()])?;
+            .execute(params![who, hash.as_bytes()])?;
         Ok(())
     }
 
     /// Forgets what was found out, because it is about to change.
-    pub(super) fn ask_again(&self) {
-        *self.known.borrow_mut() = Known::default();
+    pub(super) fn ask_again(&mut self) {
+        *self.known = Known::default();
     }
 
     /// How many facts a session has.
     pub(super) fn length(&self, session: &SessionId) -> rusqlite::Result<u64> {
+        if let Some(length) = self.known.lengths.get(session) {
+            return Ok(*length);
+        }
         let last: Option<u64> = self
             .connection
             .prepare_cached("SELECT max(seq) FROM events WHERE session = ?")?
@@ -149,9 +193,9 @@ impl<'a> Ledger<'a> {
         Ok(last.map_or(0, |last| last + 1))
     }
 
-    fn check_lease(&self, lease: &Lease, session: &SessionId) -> Result<(), Fault> {
+    fn check_lease(&mut self, lease: &Lease, session: &SessionId) -> Result<(), Fault> {
         let is_known = |(root, epoch): &(SessionId, u64)| *root == lease.root && *epoch == lease.epoch;
-        if lease.root.contains(session) && self.known.borrow().lease.as_ref().is_some_and(is_known) {
+        if lease.root.contains(session) && self.known.lease.as_ref().is_some_and(is_known) {
             return Ok(());
         }
         let admitted: Option<bool> = self
@@ -160,7 +204,7 @@ impl<'a> Ledger<'a> {
             .query_row(params![lease.epoch, lease.root.as_str()], |row| row.get(0))
             .optional()?;
         if admitted == Some(true) && lease.root.contains(session) {
-            self.known.borrow_mut().lease = Some((lease.root.clone(), lease.epoch));
+            self.known.lease = Some((lease.root.clone(), lease.epoch));
             Ok(())
         } else {
             Err(lease::fenced(lease).into())
@@ -195,9 +239,9 @@ impl<'a> Ledger<'a> {
     }
 
     /// Writes all that is kept about the lease of a tree.
-    pub(super) fn write_lease(&self, root: &SessionId, row: &LeaseRow) -> rusqlite::Result<()> {
+    pub(super) fn write_lease(&mut self, root: &SessionId, row: &LeaseRow) -> rusqlite::Result<()> {
         let holder = row.holder.as_ref();
-        self.known.borrow_mut().lease = None;
+        self.known.lease = None;
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO leases (root, epoch, host, boot_id, pid, start_time, renewed, last_run)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use brigade_core::SessionId;
 use rusqlite::{Connection, params};
 
-use super::ledger::{Ledger, lease_row};
+use super::ledger::{Ledger, lease_row, tree_name};
 use super::reader::Below;
 use super::writer::Fault;
 use crate::store::lease::lineage;
@@ -23,6 +23,9 @@ impl Ledger<'_> {
         let mut named: BTreeSet<[u8; 32]> = BTreeSet::new();
         for session in &doomed {
             named.extend(self.remove_session(session)?);
+        }
+        if !self.has_facts(&root.root_id())? {
+            named.extend(self.forget_names(&tree_name(root))?);
         }
         for hash in named {
             self.connection
@@ -80,16 +83,34 @@ impl Ledger<'_> {
             )?
             .execute(id)?;
         connection.prepare_cached("DELETE FROM events WHERE session = ?")?.execute(id)?;
-        let named = connection
-            .prepare_cached("SELECT hash FROM refs WHERE session = ?")?
-            .query_map(id, |row| row.get(0))?
-            .collect::<rusqlite::Result<Vec<[u8; 32]>>>()?;
-        connection.prepare_cached("DELETE FROM refs WHERE session = ?")?.execute(id)?;
+        let named = self.forget_names(session.as_str())?;
         if let Some(row) = lease_row(connection, session)? {
             self.write_lease(session, &row.buried())?;
         }
         self.forget(session);
         Ok(named)
+    }
+
+    /// Removes what is kept about who names what, and returns what it was.
+    fn forget_names(&self, who: &str) -> rusqlite::Result<Vec<[u8; 32]>> {
+        let named = self
+            .connection
+            .prepare_cached("SELECT hash FROM refs WHERE session = ?")?
+            .query_map([who], |row| row.get(0))?
+            .collect::<rusqlite::Result<Vec<[u8; 32]>>>()?;
+        self.connection.prepare_cached("DELETE FROM refs WHERE session = ?")?.execute([who])?;
+        Ok(named)
+    }
+
+    /// Whether anything of a tree is left.
+    fn has_facts(&self, root: &SessionId) -> rusqlite::Result<bool> {
+        let below = Below::of(root);
+        self.connection
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM events
+                 WHERE session >= ?1 AND session < ?3 AND (+session = ?1 OR +session > ?2))",
+            )?
+            .query_row(params![root.as_str(), below.first, below.end], |row| row.get(0))
     }
 }
 

@@ -77,6 +77,8 @@ pub(super) fn open_writer(place: &Path, limits: Limits) -> Result<Connection, St
     connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;").map_err(explain)?;
     // The checkpointer does this outside the lock; here it only bounds the log should that thread fail.
     pragma(&connection, "wal_autocheckpoint", 20_000).map_err(explain)?;
+    // In KiB: the index over sessions stays in memory for trees of thousands.
+    connection.execute_batch("PRAGMA cache_size = -16384").map_err(explain)?;
     if let Some(pages) = limits.pages {
         pragma(&connection, "max_page_count", i64::from(pages)).map_err(explain)?;
     }

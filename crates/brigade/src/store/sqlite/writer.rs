@@ -8,8 +8,8 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use super::checkpoint::Checkpointer;
-use super::ledger::LeaseTimes;
 pub(super) use super::ledger::Ledger;
+use super::ledger::{Known, LeaseTimes};
 use super::lock::Lock;
 use super::schema::{io_error, store_error};
 use crate::store::StoreError;
@@ -102,6 +102,7 @@ pub(super) struct Writer {
     stir: watch::Sender<u64>,
     checkpointer: Checkpointer,
     times: LeaseTimes,
+    known: Known,
     /// The last `data_version` seen. SQLite changes it only for commits of other connections than this one, which is
     /// why the writer itself looks: its own commits never stir anybody.
     seen: i64,
@@ -117,7 +118,8 @@ impl Writer {
     ) -> Result<Writer, StoreError> {
         let lock = Lock::open(&place)?;
         let seen = data_version(&connection).map_err(|error| store_error(&place, error))?;
-        Ok(Writer { place, connection, lock, queue, stir, checkpointer, times: LeaseTimes::default(), seen })
+        let (times, known) = (LeaseTimes::default(), Known::default());
+        Ok(Writer { place, connection, lock, queue, stir, checkpointer, times, known, seen })
     }
 
     /// Works until the store is dropped and the queue is empty.
@@ -125,19 +127,11 @@ impl Writer {
         loop {
             match self.queue.recv_timeout(LOOK) {
                 Ok(job) => self.batch(job),
-                Err(mpsc::RecvTimeoutError::Timeout) => self.look(),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    look(&self.connection, &mut self.seen, &mut self.known, &self.stir)
+                }
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
-        }
-    }
-
-    /// Stirs those who wait if another process committed something.
-    fn look(&mut self) {
-        if let Ok(version) = data_version(&self.connection)
-            && version != self.seen
-        {
-            self.seen = version;
-            self.stir.send_modify(|count| *count += 1);
         }
     }
 
@@ -156,14 +150,15 @@ impl Writer {
                 }
             }
         }
-        self.look();
+        look(&self.connection, &mut self.seen, &mut self.known, &self.stir);
         self.lock.stand_back();
     }
 
     fn transact(&mut self, jobs: &mut Vec<Box<dyn Job>>, intake: Intake) -> Result<(), StoreError> {
         let _guard = self.lock.acquire().map_err(|error| io_error(&self.place, &error))?;
         begin(&self.connection).map_err(|error| store_error(&self.place, error))?;
-        let result = fill(&self.connection, &mut self.times, jobs, intake, &self.queue)
+        look(&self.connection, &mut self.seen, &mut self.known, &self.stir);
+        let result = fill(&self.connection, &mut self.times, &mut self.known, jobs, intake, &self.queue)
             .and_then(|ledger| commit(&self.connection).map(|()| ledger));
         match result {
             Ok(written) => {
@@ -177,6 +172,7 @@ impl Writer {
                 Ok(())
             }
             Err(error) => {
+                self.known = Known::default();
                 if !self.connection.is_autocommit() {
                     // Where this fails too, the next BEGIN does, and says why.
                     let _ = self.connection.execute_batch("ROLLBACK");
@@ -206,12 +202,13 @@ pub(super) struct Written {
 fn fill(
     connection: &Connection,
     times: &mut LeaseTimes,
+    known: &mut Known,
     jobs: &mut Vec<Box<dyn Job>>,
     intake: Intake,
     queue: &mpsc::Receiver<Box<dyn Job>>,
 ) -> rusqlite::Result<Written> {
     let started = Instant::now();
-    let mut ledger = Ledger::open(connection, times)?;
+    let mut ledger = Ledger::open(connection, times, known)?;
     let mut next = 0;
     loop {
         while let Some(job) = jobs.get_mut(next) {
@@ -219,11 +216,11 @@ fn fill(
             next += 1;
         }
         if intake == Intake::Closed || started.elapsed() >= BATCH {
-            return Ok(ledger.written);
+            return Ok(ledger.done());
         }
         match queue.try_recv() {
             Ok(job) => jobs.push(job),
-            Err(_) => return Ok(ledger.written),
+            Err(_) => return Ok(ledger.done()),
         }
     }
 }
@@ -252,6 +249,19 @@ fn commit(connection: &Connection) -> rusqlite::Result<()> {
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed};
     matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | FileLockingProtocolFailed))
+}
+
+/// Stirs those who wait, and trusts nothing that was known, if another process committed something.
+fn look(connection: &Connection, seen: &mut i64, known: &mut Known, stir: &watch::Sender<u64>) {
+    let version = data_version(connection).ok();
+    if version == Some(*seen) {
+        return;
+    }
+    *known = Known::default();
+    if let Some(version) = version {
+        *seen = version;
+        stir.send_modify(|count| *count += 1);
+    }
 }
 
 fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
