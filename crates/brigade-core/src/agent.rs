@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::Hash;
+use crate::permission::{Mode, Rule};
 
 /// A definition: prompt, model, tools and limits. It is stored once, by its hash.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -17,9 +18,18 @@ pub struct Agent {
     pub description: String,
     /// The system prompt.
     pub prompt: String,
-    /// `provider/model`; inherited where absent.
+    /// `provider/model`, or a model of the provider below; inherited where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The provider, where the model's name does not carry it; inherited where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Another address of the provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_base: Option<String>,
+    /// How freely the model chooses its words; the provider's own default where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
     /// Tools that it may use; inherited where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
@@ -32,8 +42,30 @@ pub struct Agent {
     /// The most output tokens of one reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// How long one round may take, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
+    /// How many sessions of it may be active at once in a tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_concurrency: Option<u32>,
+    /// A mode that it works in where its parent's is wider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Calls that it never makes, beside those that its parent may not make.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<Rule>,
+    /// Whether it is offered the skills there are.
+    #[serde(skip_serializing_if = "is_false")]
+    pub allow_skills: bool,
+    /// Whether it works without the instructions of the project.
+    #[serde(skip_serializing_if = "is_false")]
+    pub ignore_instructions: bool,
     /// Where it runs.
     pub place: Place,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// Where an agent runs.

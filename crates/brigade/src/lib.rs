@@ -21,6 +21,7 @@
 //!
 //! The library never prints and reads neither the environment nor the home folder.
 
+pub mod agents;
 mod clock;
 pub mod lifecycle;
 pub mod live;
@@ -33,6 +34,7 @@ pub mod store;
 pub mod tool;
 mod tree;
 
+pub use agents::Catalogue;
 pub use brigade_core as core;
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult};
 pub use live::{Live, Watch};

@@ -7,6 +7,7 @@ use brigade_core::grant::Names;
 use brigade_core::permission::{Mode, Permissions};
 use brigade_core::{Agent, Budget, Limit};
 
+use crate::agents::Catalogue;
 use crate::tool::{ShellSettings, Toolbox, Workspace};
 
 /// Everything that a runtime is told once. Nothing here is read from the environment.
@@ -16,6 +17,8 @@ pub struct Settings {
     pub model: String,
     /// The agent that takes a task from a person.
     pub lead: Agent,
+    /// The agents that can be named.
+    pub agents: Catalogue,
     /// The section `swarm`.
     pub swarm: SwarmConfig,
     /// Limits of single sessions and of the tree.
@@ -85,6 +88,7 @@ impl Settings {
         Settings {
             model: model.into(),
             lead: Settings::lead(),
+            agents: Catalogue::default(),
             swarm: SwarmConfig::default(),
             limits: Limits::default(),
             budget: DEFAULT_BUDGET,
