@@ -84,6 +84,12 @@ pub struct Delegation {
     /// Whether the caller goes on while the child works.
     #[serde(skip_serializing_if = "is_foreground")]
     pub waiting: Waiting,
+    /// Whether it is a single generation: no tools, no loop.
+    #[serde(skip_serializing_if = "is_false")]
+    pub single: bool,
+    /// The rank of a face-D delegation in its tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
     /// What the caller should know about how the call was understood, such as tool names that do not exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -98,6 +104,10 @@ pub enum Waiting {
     Foreground,
     /// The call is answered at once; the end is heard later.
     Background,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 fn is_foreground(waiting: &Waiting) -> bool {

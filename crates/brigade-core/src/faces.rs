@@ -1,11 +1,457 @@
-//! The contracts for delegation, one file each: JSON to [`Delegation`](crate::Delegation),
-//! [`Outcome`](crate::Outcome) to text.
+//! The contracts for delegation, one file each: JSON to [`Delegation`], [`Outcome`] to text. What is common to them,
+//! and which of them an agent is offered, stands here.
 
 pub mod delegate;
+pub mod dispatch;
+pub mod spawn;
+pub mod subagent;
+#[cfg(test)]
+mod tests;
 
-/// The names of all tools that delegate. An agent at its depth limit has none of them, whatever its whitelist says.
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::agent::Agent;
+use crate::delegation::{Delegation, Face, Outcome, Status, Waiting};
+use crate::grant::{Authority, Wish};
+use crate::message::{ToolOutput, ToolSpec};
+use crate::text::{Text, cut};
+use delegate::SwarmConfig;
+use spawn::SpawnConfig;
+use subagent::SubagentConfig;
+
+/// The names of all tools that delegate. An agent at its depth limit has none of them that works, whatever its
+/// whitelist says.
 pub const DELEGATION_TOOLS: [&str; 6] =
-    ["delegate", "subagent", "parallel_subagent", "subagent_dispatch", "subagent_spawn", "subagent_delegate"];
+    [delegate::NAME, subagent::NAME, subagent::PARALLEL, dispatch::NAME, spawn::NAME, spawn::DELEGATE];
 
 /// The tool that speaks to the person.
 pub const MESSAGE: &str = "message";
+
+/// How all faces are set up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Faces {
+    /// Face A: the section `swarm`.
+    pub swarm: SwarmConfig,
+    /// Face B: the section `subagent`, where there is one.
+    pub subagent: Option<SubagentConfig>,
+    /// Face D: the section `spawn`, where there is one.
+    pub spawn: Option<SpawnConfig>,
+    /// Which of them are offered: the section `delegation`.
+    pub delegation: DelegationConfig,
+}
+
+/// The section `delegation` of the config.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DelegationConfig {
+    /// Which faces are offered.
+    pub faces: Offer,
+    /// Optional parameters beyond the contracts.
+    pub extras: BTreeSet<Extra>,
+}
+
+/// Which faces are offered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Offer {
+    /// `delegate` while it is enabled, `dispatch` whenever another agent exists, the others when they have a section.
+    #[default]
+    Auto,
+    /// Just these.
+    Only(BTreeSet<Face>),
+}
+
+/// A parameter beyond the contracts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extra {
+    /// The caller goes on while the child works.
+    Background,
+    /// The result has to fit a JSON Schema.
+    Schema,
+}
+
+impl Serialize for Offer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Offer::Auto => serializer.serialize_str("auto"),
+            Offer::Only(faces) => serializer.collect_seq(faces),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Offer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Offer, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Word(String),
+            List(Vec<String>),
+        }
+        let names = match Written::deserialize(deserializer)? {
+            Written::Word(word) if word == "auto" => return Ok(Offer::Auto),
+            Written::Word(word) => word.split(',').map(|name| name.trim().to_owned()).collect(),
+            Written::List(names) => names,
+        };
+        names
+            .iter()
+            .map(|name| face_of(name))
+            .collect::<Result<_, _>>()
+            .map(Offer::Only)
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+fn face_of(name: &str) -> Result<Face, String> {
+    let faces = [Face::Delegate, Face::Subagent, Face::Dispatch, Face::Spawn];
+    faces.into_iter().find(|face| face.name() == name).ok_or_else(|| {
+        format!(
+            "there is no face '{}': write `auto`, or some of delegate, subagent, dispatch, spawn",
+            inert(name, 32)
+        )
+    })
+}
+
+/// Who delegates.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller<'a> {
+    /// How deep it is in the tree.
+    pub depth: u32,
+    /// What it may do.
+    pub authority: &'a Authority,
+    /// Who it is.
+    pub agent: &'a Agent,
+    /// The definitions there are.
+    pub agents: &'a [Agent],
+}
+
+/// What one call of a delegation tool asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// One child for each.
+    pub parts: Vec<Delegation>,
+    /// How many of them may be out at once.
+    pub at_once: usize,
+    /// Whether the first failure stops the others.
+    pub fail_fast: bool,
+}
+
+impl Plan {
+    fn one(part: Delegation) -> Plan {
+        Plan { parts: vec![part], at_once: 1, fail_fast: false }
+    }
+}
+
+/// How one child of a call ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartEnd {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Tokens that it and its children used.
+    pub tokens: u64,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+}
+
+impl Faces {
+    /// Whether a face is switched on.
+    pub fn has(&self, face: Face) -> bool {
+        let enabled = face != Face::Delegate || self.swarm.enabled;
+        match &self.delegation.faces {
+            Offer::Only(faces) => enabled && faces.contains(&face),
+            Offer::Auto => match face {
+                Face::Run => false,
+                Face::Delegate => enabled,
+                Face::Dispatch => true,
+                Face::Subagent => self.subagent.is_some(),
+                Face::Spawn => self.spawn.is_some(),
+            },
+        }
+    }
+
+    /// Sections whose face is not offered, in words for the person who wrote them.
+    pub fn warnings(&self) -> Vec<String> {
+        let sections = [
+            ("subagent", Face::Subagent, self.subagent.is_some()),
+            ("spawn", Face::Spawn, self.spawn.is_some()),
+            ("swarm", Face::Delegate, self.swarm != SwarmConfig::default()),
+        ];
+        let unused = sections.into_iter().filter(|(_, face, is_there)| *is_there && !self.lists(*face));
+        unused
+            .map(|(section, face, _)| {
+                format!("the section [{section}] has no effect: delegation.faces does not name {face}")
+            })
+            .collect()
+    }
+
+    fn lists(&self, face: Face) -> bool {
+        match &self.delegation.faces {
+            Offer::Auto => true,
+            Offer::Only(faces) => faces.contains(&face),
+        }
+    }
+
+    /// Face B's settings.
+    pub fn subagent(&self) -> SubagentConfig {
+        self.subagent.clone().unwrap_or_default()
+    }
+
+    /// Face D's settings.
+    pub fn spawn(&self) -> SpawnConfig {
+        self.spawn.clone().unwrap_or_default()
+    }
+
+    /// The depth of the deepest child that a face starts.
+    pub fn levels(&self, face: Face) -> u32 {
+        match face {
+            Face::Run | Face::Dispatch => u32::MAX,
+            Face::Delegate => self.swarm.max_depth,
+            Face::Subagent => self.subagent().max_depth.saturating_sub(1),
+            Face::Spawn => self.spawn().max_depth,
+        }
+    }
+
+    /// The one predicate about depth: whether the caller may start a child through this face.
+    pub fn may_start(&self, face: Face, caller: &Caller<'_>) -> bool {
+        caller.depth < self.levels(face).min(caller.authority.deepest)
+    }
+
+    /// What the caller's model is told about the tools that delegate.
+    pub fn specs(&self, caller: &Caller<'_>) -> Vec<ToolSpec> {
+        let has = |name: &str| caller.authority.tools.contains(name);
+        let mut specs = Vec::new();
+        if self.has(Face::Delegate) && self.may_start(Face::Delegate, caller) && has(delegate::NAME) {
+            specs.push(self.swarm.spec(&caller.others()));
+        }
+        // This face stays visible at its limit, and refuses there.
+        if self.has(Face::Subagent) {
+            let config = self.subagent();
+            specs.extend(has(subagent::NAME).then(|| config.spec()));
+            specs.extend(has(subagent::PARALLEL).then(subagent::parallel_spec));
+        }
+        if self.has(Face::Dispatch) && self.may_start(Face::Dispatch, caller) && has(dispatch::NAME) {
+            specs.extend(dispatch::spec(&caller.others()));
+        }
+        if self.has(Face::Spawn) && self.may_start(Face::Spawn, caller) {
+            specs.extend(has(spawn::NAME).then(spawn::spec));
+            specs.extend(has(spawn::DELEGATE).then(spawn::delegate_spec));
+        }
+        for spec in &mut specs {
+            if spec.name != subagent::PARALLEL && spec.name != spawn::DELEGATE {
+                self.add_extras(&mut spec.schema);
+            }
+        }
+        specs
+    }
+
+    fn add_extras(&self, schema: &mut Value) {
+        let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+        for extra in &self.delegation.extras {
+            match extra {
+                Extra::Background => properties.insert(
+                    "background".to_owned(),
+                    json!({
+                        "type": "boolean",
+                        "description": "Go on at once; the end is told to you later. `tell` and `stop` reach the \
+                                        sub-agent until then"
+                    }),
+                ),
+                Extra::Schema => properties.insert(
+                    "schema".to_owned(),
+                    json!({ "type": "object", "description": "A JSON Schema that the result has to fit" }),
+                ),
+            };
+        }
+    }
+
+    /// Reads a call of the delegation tool `tool`.
+    pub fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<Plan, String> {
+        let mut plan = match tool {
+            delegate::NAME if self.lists(Face::Delegate) => {
+                Plan::one(self.swarm.parse(caller.depth, caller.authority, arguments)?)
+            }
+            subagent::NAME if self.has(Face::Subagent) => {
+                Plan::one(self.subagent().parse(caller, self.may_start(Face::Subagent, caller), arguments)?)
+            }
+            subagent::PARALLEL if self.has(Face::Subagent) => {
+                self.subagent().parse_parallel(caller, self.may_start(Face::Subagent, caller), arguments)?
+            }
+            dispatch::NAME if self.has(Face::Dispatch) => {
+                self.depth_guard(Face::Dispatch, caller)?;
+                Plan::one(dispatch::parse(caller, arguments)?)
+            }
+            spawn::NAME if self.has(Face::Spawn) => {
+                self.depth_guard(Face::Spawn, caller)?;
+                Plan::one(self.spawn().parse(arguments)?)
+            }
+            spawn::DELEGATE if self.has(Face::Spawn) => {
+                self.depth_guard(Face::Spawn, caller)?;
+                Plan::one(self.spawn().parse_delegate(arguments)?)
+            }
+            _ => return Err(not_available(tool)),
+        };
+        if !caller.authority.tools.contains(tool) {
+            return Err(not_available(tool));
+        }
+        if let [part] = plan.parts.as_mut_slice()
+            && tool != spawn::DELEGATE
+        {
+            self.read_extras(part, arguments)?;
+        }
+        Ok(plan)
+    }
+
+    fn depth_guard(&self, face: Face, caller: &Caller<'_>) -> Result<(), String> {
+        if self.may_start(face, caller) {
+            return Ok(());
+        }
+        Err(format!(
+            "No agent may start below depth {} here (recursion limit; {face}.max_depth and limits.max_depth set how \
+             deep a tree may get)",
+            caller.depth
+        ))
+    }
+
+    fn read_extras(&self, part: &mut Delegation, arguments: &str) -> Result<(), String> {
+        if self.delegation.extras.is_empty() {
+            return Ok(());
+        }
+        let value = crate::json::parse(arguments).map_err(|cause| cause.to_string())?;
+        for extra in &self.delegation.extras {
+            match (extra, value.get(extra.name())) {
+                (_, None | Some(Value::Null)) => {}
+                (Extra::Background, Some(Value::Bool(true))) => part.waiting = Waiting::Background,
+                (Extra::Background, Some(Value::Bool(false))) => {}
+                (Extra::Background, Some(_)) => {
+                    return Err("Invalid 'background' argument: expected true or false".to_owned());
+                }
+                (Extra::Schema, Some(schema @ Value::Object(_))) => {
+                    part.schema = Some(Text::from(schema.to_string()));
+                }
+                (Extra::Schema, Some(_)) => {
+                    return Err(
+                        "Invalid 'schema' argument: expected a JSON Schema, which is an object".to_owned()
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The agent that does a part, and what it is to be given before that is cut down to what the caller may lend.
+    /// `definition` is what the part names by id.
+    pub fn equip(&self, part: &Delegation, caller: &Caller<'_>, definition: Option<Agent>) -> (Agent, Wish) {
+        let (mut agent, mut wish) = match (part.face, definition) {
+            (Face::Delegate, None) => (self.swarm.agent(part), self.swarm.wish(part, caller.authority)),
+            (Face::Subagent, _) => subagent::equip(part, caller),
+            (Face::Spawn, _) => self.spawn().equip(part, caller),
+            (_, definition) => dispatch::equip(part, definition.unwrap_or_default()),
+        };
+        wish.levels = self.levels(part.face);
+        let at_the_limit = caller.depth + 1 >= wish.levels.min(caller.authority.deepest);
+        if at_the_limit {
+            let own =
+                if part.face == Face::Subagent { &[subagent::NAME, subagent::PARALLEL][..] } else { &[] };
+            let gone = DELEGATION_TOOLS.into_iter().filter(|name| !own.contains(name));
+            wish.never.extend(gone.map(str::to_owned));
+        }
+        agent.model = choose_model(&agent, caller.agent);
+        agent.provider = None;
+        wish.model = agent.model.clone().filter(|model| Some(model) != caller.agent.model.as_ref());
+        (agent, wish)
+    }
+
+    /// What the caller's model reads when the only child of a call has ended.
+    pub fn render(&self, part: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
+        match part.face {
+            Face::Run | Face::Delegate => delegate::render(part, outcome, limit, handle),
+            Face::Subagent => self.subagent().render(part, outcome, handle),
+            Face::Dispatch => dispatch::render(part, outcome, limit, handle),
+            Face::Spawn => spawn::render(part, outcome, limit, handle),
+        }
+    }
+}
+
+impl Extra {
+    /// The parameter's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Extra::Background => "background",
+            Extra::Schema => "schema",
+        }
+    }
+}
+
+impl<'a> Caller<'a> {
+    /// The definitions that the caller may name: all but itself.
+    pub fn others(&self) -> Vec<&'a Agent> {
+        let may_name = |agent: &&Agent| agent.id != self.agent.id && self.authority.agents.has(&agent.id);
+        self.agents.iter().filter(may_name).collect()
+    }
+}
+
+/// `provider/model`, put together from what the definition says and what its caller uses.
+fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
+    let inherited = parent.model.as_deref();
+    let model_of = |name: &str| name.split_once('/').map_or(name, |(_, model)| model).to_owned();
+    let provider_of = |name: &str| name.split_once('/').map(|(provider, _)| provider.to_owned());
+    match (&agent.provider, &agent.model) {
+        (None, None) => parent.model.clone(),
+        (Some(provider), Some(model)) if !model.starts_with(&format!("{provider}/")) => {
+            Some(format!("{provider}/{model}"))
+        }
+        (Some(provider), None) => Some(match inherited.map(model_of) {
+            Some(model) if model != *provider => format!("{provider}/{model}"),
+            _ => provider.clone(),
+        }),
+        // A model without a provider is one of the caller's provider, where that has a name of its own.
+        (None, Some(model)) if !model.contains('/') => match inherited.and_then(provider_of) {
+            Some(provider) => Some(format!("{provider}/{model}")),
+            None => Some(model.clone()),
+        },
+        (_, Some(model)) => Some(model.clone()),
+    }
+}
+
+fn not_available(tool: &str) -> String {
+    format!("'{tool}' is not available here (recursion limit or configuration)")
+}
+
+/// A title that a model wrote, as it can be shown: one line, without what could pass for a prefix of ours.
+fn inert(text: &str, length: usize) -> String {
+    let plain = |c: char| if delegate::is_plain(c) { c } else { ' ' };
+    let line: String = text.chars().map(plain).collect();
+    line.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(length).collect()
+}
+
+/// The text that is there, cut on a character boundary, with a last line that says where the rest is.
+fn shown(text: &str, limit: usize, handle: &str) -> String {
+    let mut shown = cut(text, limit).to_owned();
+    if text.len() > limit {
+        shown.push_str(&format!(
+            "\n(cut after {limit} bytes; `read_result` with handle {handle} has the rest)"
+        ));
+    }
+    shown
+}
+
+/// The cause of an end that is no success.
+pub fn failure(status: &Status) -> Option<String> {
+    match status {
+        Status::Done | Status::Incomplete { .. } | Status::Detached => None,
+        Status::Failed { cause } => Some(cause.clone()),
+        Status::Cancelled { by } => Some(format!("cancelled by {by}")),
+        Status::Lost { cause } => Some(format!("outcome unknown: {cause}")),
+    }
+}
+
+/// What there is of a result that failed, for the model.
+fn so_far(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("\nWhat there is so far:\n{text}") }
+}
+
+fn names(list: &[String]) -> Vec<String> {
+    list.to_vec()
+}

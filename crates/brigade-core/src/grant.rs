@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::id::Hash;
 use crate::money::Amount;
-use crate::permission::{Mode, Permissions};
+use crate::permission::{Mode, Permissions, Rule};
 
 /// A number that may not be exceeded, or none. An absent field of an old log reads as zero: the narrowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -250,6 +250,8 @@ pub struct Wish {
     pub levels: u32,
     /// The mode, where it is to be narrower.
     pub mode: Option<Mode>,
+    /// Calls that it never makes.
+    pub deny: Vec<Rule>,
     /// The model that it is to use, where it differs from the parent's.
     pub model: Option<String>,
     /// Tools that are never lent: delegation tools of the runtime, which follow from depth alone.
@@ -306,7 +308,10 @@ impl Authority {
             None => tools.clone(),
             Some(names) => names.iter().filter(|name| lendable(name)).cloned().collect(),
         };
-        let permissions = self.permissions.narrowed_to(wish.mode.unwrap_or(self.permissions.mode));
+        let mut permissions = self.permissions.narrowed_to(wish.mode.unwrap_or(self.permissions.mode));
+        permissions
+            .deny
+            .extend(wish.deny.iter().filter(|rule| !self.permissions.deny.contains(rule)).cloned());
         let authority = Authority { tools, lend, permissions, deepest, ..self.clone() };
         Ok(Attenuated { authority, unknown })
     }

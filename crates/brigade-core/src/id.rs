@@ -49,6 +49,20 @@ impl SessionId {
         SessionId(format!("{}.{call}", self.0).into())
     }
 
+    /// The id of one of several children that `call` of this session starts.
+    pub fn child_of_several(&self, call: CallId, index: usize) -> SessionId {
+        SessionId(format!("{}.{call}-{index}", self.0).into())
+    }
+
+    /// The call that started this session, and which of its children it is; nothing for a root.
+    pub fn call(&self) -> Option<(CallId, usize)> {
+        let (_, segment) = self.0.rsplit_once('.')?;
+        match segment.match_indices('-').nth(1) {
+            Some((at, _)) => Some((segment[..at].parse().ok()?, segment[at + 1..].parse().ok()?)),
+            None => Some((segment.parse().ok()?, 0)),
+        }
+    }
+
     /// The id of the `k`-th child where one call starts several.
     pub fn child_of_many(&self, call: CallId, k: u32) -> SessionId {
         SessionId(format!("{}.{call}-{k}", self.0).into())

@@ -59,10 +59,12 @@ pub struct Usage {
 impl Usage {
     /// All tokens, in and out.
     pub fn total(&self) -> u64 {
-        self.input
-            .saturating_add(self.output)
-            .saturating_add(self.cache_read)
-            .saturating_add(self.cache_write)
+        self.input_total().saturating_add(self.output)
+    }
+
+    /// All input tokens, cached or not.
+    pub fn input_total(&self) -> u64 {
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
     fn plus(self, other: Usage) -> Usage {

@@ -17,8 +17,8 @@ pub use calls::{CallProgress, CallState};
 pub use ledger::{Ledger, Meter, Worst};
 pub use transcript::{Transcript, grace_words};
 
-use crate::delegation::{Delegation, Outcome, Status, Which};
-use crate::event::{CallFault, Event};
+use crate::delegation::{Delegation, Outcome, Status, Waiting, Which};
+use crate::event::{CallFault, Event, Speaker};
 use crate::grant::Grant;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::Reply;
@@ -96,11 +96,30 @@ pub struct Loan {
     pub round: Box<Round>,
 }
 
+/// How far the report is that a face asks for at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Report {
+    /// None is asked for.
+    NotOwed,
+    /// The task comes first.
+    Owed,
+    /// The task phase is over; the report was asked for and has not come.
+    Asked,
+    /// It came, or never will.
+    Given,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 enum Phase {
     Fresh,
     Running,
     Ended(Outcome),
+}
+
+/// What follows when nothing is open.
+enum Verdict {
+    Call(Purpose),
+    End(Status),
 }
 
 /// What a session's log amounts to.
@@ -125,7 +144,16 @@ pub struct State {
     cancelled: Option<String>,
     last_purpose: Option<Purpose>,
     told_to_finish: bool,
+    report: Report,
     overrun: bool,
+    /// How many of the loans a call waits for.
+    awaited: usize,
+    /// Whether a child was ever started in the background.
+    had_background: bool,
+    /// Words of the runtime in this round.
+    reminders: u32,
+    /// The bytes of the longest result that a child brought.
+    longest_result: usize,
 }
 
 impl State {
@@ -151,7 +179,12 @@ impl State {
             cancelled: None,
             last_purpose: None,
             told_to_finish: false,
+            report: Report::NotOwed,
             overrun: false,
+            awaited: 0,
+            had_background: false,
+            reminders: 0,
+            longest_result: 0,
         }
     }
 
@@ -178,7 +211,10 @@ impl State {
                 });
             }
             Event::Resumed { .. } | Event::Said { .. } => {}
-            Event::Heard { from, text } => self.transcript.heard(from, text),
+            Event::Heard { from, text } => {
+                self.reminders += u32::from(*from == Speaker::Runtime);
+                self.transcript.heard(from, text);
+            }
             Event::Called { turn, attempt, purpose, reserved, .. } => {
                 self.called(OpenCall {
                     turn: *turn,
@@ -208,7 +244,10 @@ impl State {
                 };
                 self.delegated(*call, child, round);
             }
-            Event::Returned { child, spent, .. } => self.returned(child, *spent),
+            Event::Returned { child, outcome, spent } => {
+                self.longest_result = self.longest_result.max(outcome.text.len());
+                self.returned(child, *spent);
+            }
             Event::Asked { call, .. } => self.calls.asked(*call),
             Event::Answered { call, answer, .. } => self.calls.answered(*call, answer),
             Event::LimitReached { which } => {
@@ -242,26 +281,45 @@ impl State {
         if !calls.is_empty() {
             return Step::RunCalls(calls);
         }
-        if !self.calls.all_answered() || !self.loans.is_empty() {
+        if !self.calls.all_answered() || self.waits_for_children() {
             return Step::Wait;
         }
-        if let Some(by) = &self.cancelled {
-            return Step::End(self.outcome(Status::Cancelled { by: by.clone() }));
+        match self.verdict() {
+            Verdict::Call(purpose) => Step::CallModel(purpose),
+            // A session ends only when every loan is back; children in the background are waited for here.
+            Verdict::End(_) if !self.loans.is_empty() => Step::Wait,
+            Verdict::End(status) => Step::End(self.outcome(status)),
         }
+    }
+
+    /// What follows when nothing is open: one more call of the model, or the end.
+    fn verdict(&self) -> Verdict {
+        if let Some(by) = &self.cancelled {
+            return Verdict::End(Status::Cancelled { by: by.clone() });
+        }
+        let words_wait = self.transcript.unheard() > 0;
         if let Some(limit) = self.limit_due() {
-            if self.may_say_last_word() {
-                return Step::CallModel(Purpose::Grace);
+            if self.report != Report::Given && self.may_say_last_word() {
+                let owes = self.report != Report::NotOwed;
+                return Verdict::Call(if owes { Purpose::Summary } else { Purpose::Grace });
             }
-            return Step::End(self.outcome(Status::Incomplete { limit }));
+            return Verdict::End(Status::Incomplete { limit });
         }
         if let Some(cause) = self.hopeless() {
-            return Step::End(self.outcome(Status::Failed { cause }));
+            return Verdict::End(Status::Failed { cause });
         }
-        if self.transcript.is_answered() {
-            Step::End(self.outcome(Status::Done))
-        } else {
-            Step::CallModel(Purpose::Turn)
+        match self.report {
+            Report::Asked => Verdict::Call(Purpose::Summary),
+            Report::Given if !words_wait => Verdict::End(Status::Done),
+            Report::Owed if self.transcript.is_answered() => Verdict::Call(Purpose::Summary),
+            Report::NotOwed if self.transcript.is_answered() => Verdict::End(Status::Done),
+            Report::NotOwed | Report::Owed | Report::Given => Verdict::Call(Purpose::Turn),
         }
+    }
+
+    /// Whether a call waits for children, or all of them are wanted back because nothing new may start.
+    fn waits_for_children(&self) -> bool {
+        self.awaited > 0 || (!self.loans.is_empty() && self.stopping().is_some())
     }
 
     fn begin(&mut self, round: Round) {
@@ -272,6 +330,8 @@ impl State {
         // A turn that an earlier round did not get answered is over: its number is not used again.
         self.transcript.give_up(self.turn);
         self.transcript.task(&round.delegation);
+        self.report = if round.delegation.report.is_some() { Report::Owed } else { Report::NotOwed };
+        self.reminders = 0;
         self.round = Some(round);
         self.turns_in_round = 0;
         self.open = None;
@@ -280,6 +340,7 @@ impl State {
         self.fault = None;
         self.calls = Calls::default();
         self.loans.clear();
+        self.awaited = 0;
         self.limit = None;
         self.cancelled = None;
         self.last_purpose = None;
@@ -288,7 +349,7 @@ impl State {
     }
 
     fn called(&mut self, call: OpenCall) {
-        if call.purpose == Purpose::Grace {
+        if matches!(call.purpose, Purpose::Grace | Purpose::Summary) {
             // The turn limit follows from the log only until the next call is there; from then on it is remembered.
             self.limit = self.limit_due();
         }
@@ -302,6 +363,16 @@ impl State {
         if call.purpose == Purpose::Grace && !self.told_to_finish {
             self.told_to_finish = true;
             self.transcript.instruct(grace_words(self.limit_due()));
+        }
+        match call.purpose {
+            Purpose::Summary if self.report != Report::Asked => {
+                self.report = Report::Asked;
+                let words = self.round.as_ref().and_then(|round| round.delegation.report.clone());
+                self.transcript.instruct(words.unwrap_or_default().to_string());
+            }
+            // More was asked of it since: it reports again when that is done.
+            Purpose::Turn if self.report == Report::Given => self.report = Report::Owed,
+            Purpose::Turn | Purpose::Grace | Purpose::Summary | Purpose::Compaction => {}
         }
         self.attempts = call.attempt;
         self.ledger.reserve(call.reserved);
@@ -318,7 +389,11 @@ impl State {
         self.faults = 0;
         self.turn = self.turn.max(turn);
         // The last word has no tools: calls in it are not run, and the request builder answers them.
-        let runs = self.last_purpose != Some(Purpose::Grace) && !self.overrun;
+        let is_last_word = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
+        let runs = !is_last_word && !self.overrun;
+        if self.last_purpose == Some(Purpose::Summary) {
+            self.report = Report::Given;
+        }
         self.calls = if runs { Calls::of(turn, reply) } else { Calls::default() };
         self.transcript.replied(turn, reply, spent.usage);
         if self.overrun {
@@ -338,10 +413,14 @@ impl State {
                 }
             }
             // A stop says nothing about it either, and ends all hope for a last word that was asked for.
-            CallFault::Stopped => self.fault = None,
+            CallFault::Stopped => {
+                self.fault = None;
+                self.give_up_report();
+            }
             CallFault::Unaffordable => {
                 self.last_purpose = Some(Purpose::Grace);
                 self.fault = None;
+                self.report = if self.report == Report::NotOwed { Report::NotOwed } else { Report::Given };
             }
             CallFault::Transient { .. } | CallFault::Fatal { .. } => {
                 self.faults += 1;
@@ -350,13 +429,27 @@ impl State {
         }
     }
 
+    fn forget_wait(&mut self, waiting: Waiting) {
+        self.awaited = self.awaited.saturating_sub(usize::from(waiting == Waiting::Foreground));
+    }
+
+    fn give_up_report(&mut self) {
+        if self.report == Report::Asked {
+            self.report = Report::Given;
+        }
+    }
+
     fn delegated(&mut self, call: CallId, child: &SessionId, round: Round) {
         let amount = round.grant.budget.as_loan(&self.ledger.granted());
-        self.calls.delegated(call, child);
+        let waiting = round.delegation.waiting;
+        self.had_background |= waiting == Waiting::Background;
+        self.calls.delegated(call, child, waiting);
+        self.awaited += usize::from(waiting == Waiting::Foreground);
         self.ledger.lend(amount);
         if let Some(older) = self.loans.insert(child.clone(), Loan { call, amount, round: Box::new(round) }) {
             self.ledger.give_back(older.amount, Spent::default());
-            self.calls.returned(older.call);
+            self.forget_wait(older.round.delegation.waiting);
+            self.calls.returned(older.call, older.round.delegation.waiting);
         }
     }
 
@@ -364,14 +457,16 @@ impl State {
         if let Some(loan) = self.loans.remove(child) {
             let agents = spent.agents.saturating_add(1);
             self.ledger.give_back(loan.amount, Spent { agents, ..spent });
-            self.calls.returned(loan.call);
+            self.forget_wait(loan.round.delegation.waiting);
+            self.calls.returned(loan.call, loan.round.delegation.waiting);
         }
     }
 
     /// Whether a limit leaves the session its last word: one reply, unless an overrun has used up what pays for it.
     fn may_say_last_word(&self) -> bool {
         let may_pass = matches!(self.fault, Some(CallFault::Transient { .. })) && self.faults < MAX_ATTEMPTS;
-        !self.overrun && (self.last_purpose != Some(Purpose::Grace) || may_pass)
+        let said = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
+        !self.overrun && (!said || may_pass || (self.report == Report::Asked && self.fault.is_none()))
     }
 
     fn outcome(&self, status: Status) -> Outcome {
@@ -393,7 +488,13 @@ impl State {
         let turns = self.round.as_ref().map_or(0, |round| round.grant.turns);
         // A turn that was begun and not answered may be asked again: it is counted already.
         let begun = self.turn > self.transcript.last_turn();
-        let exhausted = self.turns_in_round >= turns && !begun && !self.transcript.is_answered();
+        let in_task_phase = match self.report {
+            Report::NotOwed | Report::Owed => true,
+            Report::Asked => false,
+            Report::Given => self.transcript.unheard() > 0,
+        };
+        let exhausted =
+            in_task_phase && self.turns_in_round >= turns && !begun && !self.transcript.is_answered();
         self.limit.or(exhausted.then_some(Which::Turns))
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::delegation::{Face, Outcome};
 use crate::event::{Event, Record};
+use crate::faces::subagent;
 use crate::id::{CallId, Hash, SessionId};
 use crate::money::Spent;
 use crate::state::Purpose;
@@ -37,6 +38,8 @@ pub struct Node {
     pub depth: u32,
     /// The family that the delegation came through.
     pub face: Face,
+    /// The rank of a face-D delegation in the tree.
+    pub number: Option<u32>,
     /// The role, or the agent's id.
     pub label: String,
     /// What was asked.
@@ -45,6 +48,8 @@ pub struct Node {
     pub doing: Doing,
     /// Model calls that were answered.
     pub turns: u64,
+    /// How many it may make, without the last word.
+    pub max_turns: u32,
     /// What it used up by itself, without its children.
     pub own: Spent,
     /// Tool calls that were answered.
@@ -63,12 +68,32 @@ pub struct Node {
 impl Node {
     /// How the session is called in lifecycle output: the face and eight digits that stand for its id.
     pub fn key(&self) -> String {
-        key(self.face, &self.session)
+        key(self.face, self.number, &self.session)
     }
 }
 
-/// How a session is called in lifecycle output.
-pub fn key(face: Face, session: &SessionId) -> String {
+impl Node {
+    /// The metadata that face B promises, for a helper that has ended.
+    pub fn metadata(&self) -> Option<BTreeMap<&'static str, String>> {
+        let Doing::Ended(outcome) = &self.doing else { return None };
+        let usage = self.own.usage;
+        let receipt = subagent::Receipt {
+            label: &self.label,
+            depth: self.depth,
+            turns: self.turns,
+            max_turns: self.max_turns,
+            status: &outcome.status,
+            tokens: (usage.input_total(), usage.output),
+        };
+        (self.face == Face::Subagent).then(|| subagent::metadata(&receipt))
+    }
+}
+
+/// How a session is called in lifecycle output: `sub_n` for the nth of face D, else the face and eight digits.
+pub fn key(face: Face, number: Option<u32>, session: &SessionId) -> String {
+    if let (Face::Spawn, Some(number)) = (face, number) {
+        return format!("sub_{number}");
+    }
     format!("{}:{}", face.name(), &Hash::of(session.as_str().as_bytes()).to_string()[..8])
 }
 
@@ -136,10 +161,12 @@ impl Tree {
     /// Takes one record into account.
     pub fn apply(&mut self, record: &Record) {
         match &record.event {
-            Event::Started { delegation, parent, depth, .. } => {
+            Event::Started { delegation, parent, depth, grant, .. } => {
                 let label = delegation.role.clone().or_else(|| delegation.agent.clone());
                 let node = self.enter(&record.session, parent.clone(), *depth, record.at);
                 node.face = delegation.face;
+                node.number = delegation.number;
+                node.max_turns = grant.turns;
                 node.label = label.unwrap_or_else(|| "lead".to_owned());
                 if !delegation.task.is_empty() {
                     node.task = delegation.task.to_string();
@@ -153,6 +180,7 @@ impl Tree {
                 let label = delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap_or_default();
                 let node = self.enter(child, Some(record.session.clone()), depth, record.at);
                 node.face = delegation.face;
+                node.number = delegation.number;
                 node.label = label;
                 node.task = delegation.task.to_string();
                 if let Some(parent) = self.nodes.get_mut(&record.session) {
@@ -187,6 +215,8 @@ impl Tree {
             parent,
             depth,
             face: Face::Run,
+            number: None,
+            max_turns: 0,
             label: String::new(),
             task: String::new(),
             doing: Doing::Waiting,
@@ -206,7 +236,11 @@ impl Node {
     fn apply(&mut self, event: &Event) {
         match event {
             Event::Called { purpose, .. } => {
-                self.doing = if *purpose == Purpose::Grace { Doing::Finishing } else { Doing::Thinking };
+                self.doing = if matches!(purpose, Purpose::Grace | Purpose::Summary) {
+                    Doing::Finishing
+                } else {
+                    Doing::Thinking
+                };
             }
             Event::Replied { turn, reply, spent } => {
                 self.turns += 1;

@@ -76,7 +76,7 @@ fn script(children: usize, delay_ms: u64) -> String {
 
 fn settings(folder: &Path) -> Settings {
     let mut settings = Settings::new("script", Workspace::open(folder).unwrap());
-    settings.swarm.max_concurrent = u32::MAX;
+    settings.faces.swarm.max_concurrent = u32::MAX;
     settings.limits.concurrency = usize::MAX;
     settings.budget = Budget::UNLIMITED;
     settings

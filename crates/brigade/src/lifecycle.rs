@@ -16,7 +16,7 @@ pub struct SubagentInfo {
     pub id: String,
     /// Its role or title.
     pub description: String,
-    /// How it was called: the name of the face.
+    /// How it was called: the name of the face, or `delegate` for a single generation.
     pub mode: String,
 }
 
@@ -112,7 +112,7 @@ impl Observer {
             if delegation.face == Face::Run {
                 return Vec::new();
             }
-            let id = key(delegation.face, &record.session);
+            let id = key(delegation.face, delegation.number, &record.session);
             let description =
                 delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap_or_default();
             let subagent = Subagent {
@@ -123,11 +123,8 @@ impl Observer {
                 started: HashSet::new(),
             };
             self.subagents.insert(record.session.clone(), subagent);
-            return vec![Lifecycle::Start(SubagentInfo {
-                id,
-                description,
-                mode: delegation.face.name().to_owned(),
-            })];
+            let mode = if delegation.single { "delegate" } else { delegation.face.name() };
+            return vec![Lifecycle::Start(SubagentInfo { id, description, mode: mode.to_owned() })];
         }
         if let Event::Ended { outcome, .. } = &record.event {
             let Some(subagent) = self.subagents.remove(&record.session) else { return Vec::new() };

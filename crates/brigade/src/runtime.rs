@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brigade_core::event::Speaker;
 use brigade_core::faces::delegate::Keep;
-use brigade_core::faces::{MESSAGE, delegate};
+use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::grant::{Access, Authority, Grant};
 use brigade_core::state::Round;
 use brigade_core::{Agent, Delegation, Event, Limit, Record, SessionId, State, Status};
@@ -224,6 +224,7 @@ impl Runtime {
             _ => None,
         });
         let tree = Tree::new(self.core.clone(), lease, resumes.collect(), &more);
+        tree.count_on().await?;
         self.continue_tree(Arc::new(tree), state, &records, more).await
     }
 
@@ -324,15 +325,22 @@ impl Runtime {
     fn root_authority(&self, agent: &Agent) -> Authority {
         let settings = &self.core.settings;
         let mut all: BTreeSet<String> = settings.tools.iter().map(|tool| tool.spec().name.clone()).collect();
-        all.extend([MESSAGE.to_owned(), delegate::NAME.to_owned()]);
+        all.insert(MESSAGE.to_owned());
+        all.extend(DELEGATION_TOOLS.map(str::to_owned));
         let only = |names: &Option<Vec<String>>| match names {
             None => all.clone(),
             Some(names) => names.iter().filter(|name| all.contains(*name)).cloned().collect(),
         };
+        // Whom a root can call in follows from the faces, not from its tools.
+        let mut tools = only(&agent.tools);
+        tools.extend(DELEGATION_TOOLS.map(str::to_owned));
+        let mut permissions =
+            settings.permissions.narrowed_to(agent.mode.unwrap_or(settings.permissions.mode));
+        permissions.deny.extend(agent.deny.iter().cloned());
         Authority {
-            tools: only(&agent.tools),
+            tools,
             lend: only(&agent.lend),
-            permissions: settings.permissions.clone(),
+            permissions,
             deepest: settings.limits.max_depth,
             agents: brigade_core::grant::Names::Any,
             models: settings.models.clone(),
@@ -387,7 +395,7 @@ async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<Ending, RunErr
     tree.watchers.close();
     let RoundEnd { outcome, spent } = end?;
     released?;
-    if tree.settings().swarm.keep == Keep::None {
+    if tree.settings().faces.swarm.keep == Keep::None {
         remove_children(&tree).await?;
     }
     Ok(Ending { session: tree.root.clone(), outcome, spent })

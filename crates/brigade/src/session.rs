@@ -5,10 +5,13 @@
 //! always before an effect, and before anyone else learns of a result.
 
 mod act;
+mod group;
+mod kin;
 mod lend;
+mod schema;
 mod think;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,9 +25,10 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::live::Live;
-use crate::slots::Slot;
+use crate::slots::{Lane, Slot};
 use crate::store::{Append, Expect, StoreError};
 use crate::tree::{Kit, Tree};
+use group::Group;
 use lend::Waiting;
 
 /// How long a last word may take after the time is up: a tenth of the time there was, within these bounds.
@@ -87,14 +91,20 @@ pub(crate) struct Driver {
     committed: u64,
     in_flight: HashSet<CallId>,
     children: HashMap<SessionId, mpsc::UnboundedSender<Inbox>>,
-    waiting: VecDeque<Waiting>,
+    /// Calls that delegate and are not answered.
+    groups: HashMap<CallId, Group>,
+    /// Calls with several children that have all ended.
+    finished: Vec<CallId>,
+    /// Children that wait for a slot or for a refund.
+    waiting: BTreeMap<Lane, VecDeque<Waiting>>,
     /// Children whose loan is recorded and who are not started yet.
     lent: Vec<lend::Lent>,
     /// The edit that is under way, and those that wait for it.
     editing: Option<CallId>,
     deferred: VecDeque<CallId>,
-    last_kit: Option<lend::LastKit>,
-    asked_for_slot: bool,
+    last_kit: Option<group::LastKit>,
+    /// What slots were asked for.
+    asked: HashSet<Lane>,
     tasks: JoinSet<()>,
     running_tools: usize,
     stop: watch::Sender<bool>,
@@ -158,12 +168,14 @@ impl Driver {
             committed,
             in_flight: HashSet::new(),
             children: HashMap::new(),
-            waiting: VecDeque::new(),
+            groups: HashMap::new(),
+            finished: Vec::new(),
+            waiting: BTreeMap::new(),
             lent: Vec::new(),
             editing: None,
             deferred: VecDeque::new(),
             last_kit: None,
-            asked_for_slot: false,
+            asked: HashSet::new(),
             tasks: JoinSet::new(),
             running_tools: 0,
             stop: watch::Sender::new(false),
@@ -196,8 +208,10 @@ impl Driver {
         self.deadline = Instant::now().checked_add(left);
     }
 
-    fn face(&self) -> Face {
-        self.state.round().map_or(Face::Run, |round| round.delegation.face)
+    fn lane(&self) -> Lane {
+        let face = self.state.round().map_or(Face::Run, |round| round.delegation.face);
+        let cap = self.kit.agent.max_concurrency.filter(|_| face != Face::Run);
+        Lane { face, agent: cap.map(|cap| (self.kit.agent.id.as_str().into(), cap)) }
     }
 
     /// Runs the session to the end of its round. Boxed, because futures keep what they are given more than once.
@@ -209,6 +223,7 @@ impl Driver {
 
     async fn run(&mut self) -> Result<RoundEnd, Fatal> {
         self.close_interrupted_call();
+        self.take_up_background().await?;
         loop {
             self.stop_work_if_told();
             match self.state.next() {
@@ -217,6 +232,7 @@ impl Driver {
                 Step::RunCalls(calls) => Box::pin(self.run_calls(calls)).await?,
                 Step::Wait => Box::pin(self.wait()).await?,
                 Step::End(outcome) => {
+                    let Some(outcome) = self.fit_to_schema(outcome) else { continue };
                     let outcome = self.with_warnings(outcome);
                     let spent = self.state.ledger().spent();
                     if !self.record(Event::Ended { outcome, spent }) {
@@ -360,6 +376,7 @@ impl Driver {
             self.take(Some(message)).await?;
         }
         self.run_deferred().await?;
+        self.answer_finished().await?;
         self.lend().await
     }
 
@@ -378,7 +395,7 @@ impl Driver {
             }
             Some(Inbox::ChildDone(end)) => self.child_done(*end)?,
             Some(Inbox::Slot(slot)) => {
-                self.asked_for_slot = false;
+                self.asked.remove(slot.lane());
                 self.lend_with(*slot);
             }
         }
@@ -399,9 +416,7 @@ impl Driver {
         for call in std::mem::take(&mut self.deferred) {
             self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
         }
-        for waiting in std::mem::take(&mut self.waiting) {
-            self.answer(waiting.call, ToolOutput::error(format!("Not started: {reason}")));
-        }
+        self.drop_waiting(&reason);
     }
 
     fn answer(&mut self, call: CallId, output: ToolOutput) {
@@ -417,7 +432,7 @@ impl Driver {
         if self.slot.is_some() {
             return Ok(());
         }
-        let mut slot = self.tree.slots.go_on(self.face());
+        let mut slot = self.tree.slots.go_on(&self.lane());
         while self.state.cancelled().is_none() {
             tokio::select! {
                 biased;

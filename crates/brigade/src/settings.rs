@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brigade_core::faces::delegate::SwarmConfig;
+use brigade_core::faces::Faces;
 use brigade_core::grant::Names;
 use brigade_core::permission::{Mode, Permissions};
 use brigade_core::{Agent, Budget, Limit};
@@ -19,8 +19,8 @@ pub struct Settings {
     pub lead: Agent,
     /// The agents that can be named.
     pub agents: Catalogue,
-    /// The section `swarm`.
-    pub swarm: SwarmConfig,
+    /// How agents delegate.
+    pub faces: Faces,
     /// Limits of single sessions and of the tree.
     pub limits: Limits,
     /// What a tree may use up.
@@ -89,7 +89,7 @@ impl Settings {
             model: model.into(),
             lead: Settings::lead(),
             agents: Catalogue::default(),
-            swarm: SwarmConfig::default(),
+            faces: Faces::default(),
             limits: Limits::default(),
             budget: DEFAULT_BUDGET,
             permissions: Permissions { mode: Mode::Edit, ..Permissions::default() },

@@ -16,33 +16,56 @@ pub(crate) struct Slots {
 }
 
 struct Inner {
-    cap: usize,
-    active: usize,
-    faces: BTreeMap<Face, Lane>,
-    returning: VecDeque<(Face, oneshot::Sender<Slot>)>,
+    tree: Count,
+    faces: BTreeMap<Face, Count>,
+    agents: BTreeMap<Arc<str>, Count>,
+    beginning: BTreeMap<Lane, VecDeque<oneshot::Sender<Slot>>>,
+    returning: VecDeque<(Lane, oneshot::Sender<Slot>)>,
 }
 
-struct Lane {
+struct Count {
     cap: usize,
     active: usize,
-    beginning: VecDeque<oneshot::Sender<Slot>>,
+}
+
+impl Count {
+    fn new(cap: usize) -> Count {
+        Count { cap: cap.max(1), active: 0 }
+    }
+
+    fn free(&self) -> usize {
+        self.cap.saturating_sub(self.active)
+    }
+}
+
+/// What a session counts for: its face, and its agent where that has a limit of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Lane {
+    pub(crate) face: Face,
+    pub(crate) agent: Option<(Arc<str>, u32)>,
 }
 
 /// The right to be active, given back when dropped.
 pub(crate) struct Slot {
-    face: Face,
+    lane: Lane,
     slots: Option<Slots>,
+}
+
+impl Slot {
+    pub(crate) fn lane(&self) -> &Lane {
+        &self.lane
+    }
 }
 
 impl Slots {
     pub(crate) fn new(cap: usize, faces: impl IntoIterator<Item = (Face, usize)>) -> Slots {
-        let lane = |cap| Lane { cap, active: 0, beginning: VecDeque::new() };
-        let faces = faces.into_iter().map(|(face, cap): (Face, usize)| (face, lane(cap.max(1)))).collect();
+        let faces = faces.into_iter().map(|(face, cap): (Face, usize)| (face, Count::new(cap))).collect();
         Slots {
             inner: Arc::new(Mutex::new(Inner {
-                cap: cap.max(1),
-                active: 0,
+                tree: Count::new(cap),
                 faces,
+                agents: BTreeMap::new(),
+                beginning: BTreeMap::new(),
                 returning: VecDeque::new(),
             })),
         }
@@ -52,42 +75,39 @@ impl Slots {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn slot(&self, face: Face) -> Slot {
-        Slot { face, slots: Some(self.clone()) }
+    fn slot(&self, lane: Lane) -> Slot {
+        Slot { lane, slots: Some(self.clone()) }
     }
 
     /// A slot for a session that begins, if one is free and nobody waits for it.
-    pub(crate) fn try_begin(&self, face: Face) -> Option<Slot> {
+    pub(crate) fn try_begin(&self, lane: &Lane) -> Option<Slot> {
         let mut inner = self.lock();
-        let waited_for =
-            !inner.returning.is_empty() || inner.lane(face).is_some_and(|lane| !lane.beginning.is_empty());
-        if waited_for || inner.free(face) == 0 {
+        let waited_for = !inner.returning.is_empty() || inner.beginning.contains_key(lane);
+        if waited_for || inner.free(lane) == 0 {
             return None;
         }
-        inner.take(face);
+        inner.take(lane);
         drop(inner);
-        Some(self.slot(face))
+        Some(self.slot(lane.clone()))
     }
 
-    /// How many sessions of this face could begin now.
-    pub(crate) fn free(&self, face: Face) -> usize {
-        self.lock().free(face)
+    /// How many sessions of this lane could begin now.
+    pub(crate) fn free(&self, lane: &Lane) -> usize {
+        self.lock().free(lane)
     }
 
     /// Asks for a slot for a session that begins.
-    pub(crate) fn begin(&self, face: Face) -> oneshot::Receiver<Slot> {
+    pub(crate) fn begin(&self, lane: &Lane) -> oneshot::Receiver<Slot> {
         let (sender, receiver) = oneshot::channel();
-        if let Some(lane) = self.lock().lane(face) {
-            lane.beginning.push_back(sender);
-        }
+        self.lock().beginning.entry(lane.clone()).or_default().push_back(sender);
         self.hand_out();
         receiver
     }
 
     /// Asks for a slot for a session that goes on.
-    pub(crate) fn go_on(&self, face: Face) -> oneshot::Receiver<Slot> {
+    pub(crate) fn go_on(&self, lane: &Lane) -> oneshot::Receiver<Slot> {
         let (sender, receiver) = oneshot::channel();
-        self.lock().returning.push_back((face, sender));
+        self.lock().returning.push_back((lane.clone(), sender));
         self.hand_out();
         receiver
     }
@@ -97,72 +117,62 @@ impl Slots {
     fn hand_out(&self) {
         loop {
             let mut inner = self.lock();
-            let Some((face, sender)) = inner.next_waiting() else { return };
-            inner.take(face);
+            let Some((lane, sender)) = inner.next_waiting() else { return };
+            inner.take(&lane);
             drop(inner);
-            if let Err(mut slot) = sender.send(self.slot(face)) {
+            if let Err(mut slot) = sender.send(self.slot(lane)) {
                 slot.slots = None;
-                self.lock().give_back(face);
+                self.lock().give_back(&slot.lane);
             }
         }
     }
 }
 
 impl Inner {
-    fn lane(&mut self, face: Face) -> Option<&mut Lane> {
-        if face == Face::Run {
-            return None;
-        }
-        Some(self.faces.entry(face).or_insert_with(|| Lane {
-            cap: usize::MAX,
-            active: 0,
-            beginning: VecDeque::new(),
-        }))
+    /// The counts that a session of this lane is part of.
+    fn counts(&mut self, lane: &Lane) -> impl Iterator<Item = &mut Count> {
+        let face = self.faces.get_mut(&lane.face);
+        let agent = lane.agent.as_ref().map(|(agent, cap)| {
+            self.agents.entry(agent.clone()).or_insert_with(|| Count::new(*cap as usize))
+        });
+        [Some(&mut self.tree), face, agent].into_iter().flatten()
     }
 
-    fn free(&mut self, face: Face) -> usize {
-        let in_tree = self.cap.saturating_sub(self.active);
-        self.lane(face).map_or(in_tree, |lane| in_tree.min(lane.cap.saturating_sub(lane.active)))
+    fn free(&mut self, lane: &Lane) -> usize {
+        self.counts(lane).map(|count| count.free()).min().unwrap_or(0)
     }
 
-    fn take(&mut self, face: Face) {
-        self.active += 1;
-        if let Some(lane) = self.lane(face) {
-            lane.active += 1;
-        }
+    fn take(&mut self, lane: &Lane) {
+        self.counts(lane).for_each(|count| count.active += 1);
     }
 
-    fn give_back(&mut self, face: Face) {
-        self.active = self.active.saturating_sub(1);
-        if let Some(lane) = self.lane(face) {
-            lane.active = lane.active.saturating_sub(1);
-        }
+    fn give_back(&mut self, lane: &Lane) {
+        self.counts(lane).for_each(|count| count.active = count.active.saturating_sub(1));
     }
 
-    fn next_waiting(&mut self) -> Option<(Face, oneshot::Sender<Slot>)> {
+    fn next_waiting(&mut self) -> Option<(Lane, oneshot::Sender<Slot>)> {
         let returning = (0..self.returning.len()).find(|&at| {
-            let face = self.returning[at].0;
-            self.free(face) > 0
+            let lane = self.returning[at].0.clone();
+            self.free(&lane) > 0
         });
         if let Some(at) = returning {
             return self.returning.remove(at);
         }
-        let faces: Vec<Face> = self.faces.keys().copied().collect();
-        for face in faces {
-            if self.free(face) > 0
-                && let Some(sender) = self.lane(face).and_then(|lane| lane.beginning.pop_front())
-            {
-                return Some((face, sender));
-            }
+        let lanes: Vec<Lane> = self.beginning.keys().cloned().collect();
+        let lane = lanes.into_iter().find(|lane| self.free(lane) > 0)?;
+        let queue = self.beginning.get_mut(&lane)?;
+        let sender = queue.pop_front();
+        if queue.is_empty() {
+            self.beginning.remove(&lane);
         }
-        None
+        sender.map(|sender| (lane, sender))
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(slots) = self.slots.take() {
-            slots.lock().give_back(self.face);
+            slots.lock().give_back(&self.lane);
             slots.hand_out();
         }
     }

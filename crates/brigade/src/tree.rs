@@ -1,15 +1,15 @@
 //! What all sessions of one running tree share.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use brigade_core::faces::MESSAGE;
+use brigade_core::faces::{Caller, MESSAGE};
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
 use brigade_core::state::Meter;
-use brigade_core::{Agent, Face, Hash, SessionId, ToolSpec};
+use brigade_core::{Agent, Event, Face, Hash, SessionId, ToolSpec};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -46,6 +46,8 @@ pub(crate) struct Tree {
     inboxes: Mutex<HashMap<SessionId, mpsc::UnboundedSender<Inbox>>>,
     kits: Mutex<HashMap<(Hash, Hash, u32), Arc<Kit>>>,
     written: Mutex<HashSet<Hash>>,
+    /// The rank of the last face-D delegation.
+    last_number: AtomicU32,
 }
 
 /// What follows from an agent, its authority and its depth: equal for equal siblings, and shared by them.
@@ -67,7 +69,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Tree {
     pub(crate) fn new(core: Arc<Core>, lease: Lease, resumes: Vec<(Pos, u64)>, more: &More) -> Tree {
-        let swarm = &core.settings.swarm;
+        let swarm = &core.settings.faces.swarm;
         let slots = Slots::new(core.settings.limits.concurrency, [(Face::Delegate, swarm.concurrency())]);
         Tree {
             root: lease.root.clone(),
@@ -81,6 +83,7 @@ impl Tree {
             inboxes: Mutex::default(),
             kits: Mutex::default(),
             written: Mutex::default(),
+            last_number: AtomicU32::new(0),
             core,
         }
     }
@@ -118,6 +121,25 @@ impl Tree {
         }
     }
 
+    /// The rank of the next face-D delegation.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.last_number.fetch_add(1, Ordering::SeqCst).saturating_add(1)
+    }
+
+    /// Goes on counting where an earlier runner stopped.
+    pub(crate) async fn count_on(&self) -> Result<(), StoreError> {
+        if !self.settings().faces.has(Face::Spawn) {
+            return Ok(());
+        }
+        let records = self.store().tail(&self.root, 0, usize::MAX).await?;
+        let numbers = records.iter().filter_map(|record| match &record.event {
+            Event::Delegated { delegation, .. } => delegation.number,
+            _ => None,
+        });
+        self.last_number.store(numbers.max().unwrap_or(0), Ordering::SeqCst);
+        Ok(())
+    }
+
     /// The milliseconds that nobody ran the tree since the fact at `pos` was written.
     pub(crate) fn downtime_since(&self, pos: Pos) -> u64 {
         self.resumes.iter().filter(|(at, _)| *at > pos).map(|(_, downtime)| downtime).sum()
@@ -133,7 +155,7 @@ impl Tree {
         let settings = self.settings();
         let wanted = self.model_override.as_deref().or(agent.model.as_deref()).unwrap_or(&settings.model);
         let model = self.core.models.choose(wanted).map_err(|error| error.to_string())?;
-        let specs = self.specs(&authority, depth);
+        let specs = self.specs(&agent, &authority, depth);
         let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();
         let meter = Meter {
             price: model.provider.price(&model.name).unwrap_or_default(),
@@ -161,7 +183,7 @@ impl Tree {
         Ok(kit)
     }
 
-    fn specs(&self, authority: &Authority, depth: u32) -> Arc<[ToolSpec]> {
+    fn specs(&self, agent: &Agent, authority: &Authority, depth: u32) -> Arc<[ToolSpec]> {
         let settings = self.settings();
         let mut specs = settings.tools.specs(authority);
         if settings.shell.is_none() {
@@ -170,9 +192,12 @@ impl Tree {
         if authority.tools.contains(MESSAGE) && authority.speak == Access::Allowed {
             specs.push(message_spec());
         }
-        if settings.swarm.is_offered(depth, authority) {
-            specs.push(settings.swarm.spec());
-        }
+        specs.extend(settings.faces.specs(&Caller {
+            depth,
+            authority,
+            agent,
+            agents: settings.agents.list(),
+        }));
         specs.into()
     }
 

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use unicode_normalization::UnicodeNormalization;
 
+use super::{failure, names, shown, so_far};
 use crate::agent::Agent;
 use crate::delegation::{Delegation, Face, Outcome, Status};
 use crate::grant::{Authority, Wish};
 use crate::json;
 use crate::message::{Category, ToolOutput, ToolSpec};
-use crate::text::{Text, cut};
+use crate::text::Text;
 
 /// The tool's name.
 pub const NAME: &str = "delegate";
@@ -91,13 +92,15 @@ pub fn fold(role: &str) -> String {
 
 /// Whether a text can be shown as a role: one line of 1 to 64 characters that cannot pass for a prefix of ours.
 pub fn is_role(role: &str) -> bool {
-    let length = role.chars().count();
-    let forbidden = |c: char| {
-        c.is_control()
-            || matches!(c, '[' | ']' | '\u{2028}' | '\u{2029}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
-            || matches!(c, '\u{61c}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{ff3b}' | '\u{ff3d}')
-    };
-    (1..=ROLE_LENGTH).contains(&length) && !role.chars().any(forbidden)
+    (1..=ROLE_LENGTH).contains(&role.chars().count()) && role.chars().all(is_plain)
+}
+
+/// Whether a character can stand in a title: visible, on its line, and no bracket.
+pub(super) fn is_plain(c: char) -> bool {
+    let forbidden = c.is_control()
+        || matches!(c, '[' | ']' | '\u{2028}' | '\u{2029}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+        || matches!(c, '\u{61c}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{ff3b}' | '\u{ff3d}');
+    !forbidden
 }
 
 impl SwarmConfig {
@@ -130,7 +133,8 @@ impl SwarmConfig {
         None
     }
 
-    fn preset(&self, role: &str) -> Option<&SwarmRole> {
+    /// The preset of a role.
+    pub fn preset(&self, role: &str) -> Option<&SwarmRole> {
         let wanted = fold(role);
         self.roles.iter().find(|(name, _)| fold(name) == wanted).map(|(_, preset)| preset)
     }
@@ -140,15 +144,13 @@ impl SwarmConfig {
         self.max_depth.min(deepest)
     }
 
-    /// Whether an agent at `depth` is offered the tool.
-    pub fn is_offered(&self, depth: u32, authority: &Authority) -> bool {
-        self.enabled && depth < self.levels(authority.deepest) && authority.tools.contains(NAME)
-    }
-
-    /// What the model is told about the tool.
-    pub fn spec(&self) -> ToolSpec {
-        let listed: Vec<String> =
-            self.roles.keys().take(LISTED_ROLES).map(|role| role.trim().to_owned()).collect();
+    /// What the model is told about the tool. Agents that can be named are listed beside the presets.
+    pub fn spec(&self, agents: &[&Agent]) -> ToolSpec {
+        let presets = self.roles.keys().map(|role| role.trim().to_owned());
+        let agents = agents.iter().map(|agent| super::inert(&agent.id, ROLE_LENGTH));
+        let mut listed: Vec<String> = presets.collect();
+        listed.extend(agents.filter(|id| self.preset(id).is_none()));
+        listed.truncate(LISTED_ROLES);
         let roles = if listed.is_empty() {
             "Name any role that fits the part.".to_owned()
         } else {
@@ -237,32 +239,20 @@ impl SwarmConfig {
     }
 
     /// What the child is to be given, before it is cut down to what the parent may lend.
-    pub fn wish(&self, delegation: &Delegation, child_depth: u32, authority: &Authority) -> Wish {
+    pub(super) fn wish(&self, delegation: &Delegation, authority: &Authority) -> Wish {
         let preset = delegation.role.as_deref().and_then(|role| self.preset(role));
-        let preset_tools = preset.map(|preset| &preset.tools).filter(|tools| !tools.is_empty());
+        let preset_tools = preset.map(|preset| names(&preset.tools)).filter(|tools| !tools.is_empty());
         let locked = preset.is_some_and(|preset| preset.locked);
-        let tools = match (&delegation.tools, preset_tools) {
+        let tools = match (&delegation.tools, &preset_tools) {
             (Some(asked), Some(fixed)) if locked => {
                 // A name that the parent cannot lend stays in the wish, so that it is reported like any unknown one.
                 let stays = |name: &&String| fixed.contains(name) || !authority.lend.contains(*name);
                 Some(asked.iter().filter(stays).cloned().collect())
             }
             (Some(asked), _) => Some(asked.clone()),
-            (None, fixed) => fixed.cloned(),
+            (None, fixed) => fixed.clone(),
         };
-        let at_the_limit = child_depth >= self.levels(authority.deepest);
-        Wish {
-            tools,
-            lend: preset.and_then(|preset| preset.lend.clone()),
-            levels: self.max_depth,
-            model: self.model_of(preset),
-            never: if at_the_limit {
-                super::DELEGATION_TOOLS.map(str::to_owned).to_vec()
-            } else {
-                Vec::new()
-            },
-            ..Wish::default()
-        }
+        Wish { tools, lend: preset.and_then(|preset| preset.lend.as_deref().map(names)), ..Wish::default() }
     }
 }
 
@@ -272,9 +262,9 @@ fn whitelist(value: &Value) -> Result<Option<Vec<String>>, String> {
     match value.get("tools") {
         None => Ok(None),
         Some(Value::Array(items)) => {
-            let names: Option<Vec<String>> =
+            let written: Option<Vec<String>> =
                 items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-            names.map(Some).ok_or_else(|| REFUSAL.to_owned())
+            written.map(|written| Some(names(&written))).ok_or_else(|| REFUSAL.to_owned())
         }
         Some(_) => Err(REFUSAL.to_owned()),
     }
@@ -283,23 +273,17 @@ fn whitelist(value: &Value) -> Result<Option<Vec<String>>, String> {
 /// What the caller's model reads when the child has ended. `handle` names where the whole text can be read.
 pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
     let role = delegation.role.as_deref().unwrap_or_default();
-    let text = outcome.text.as_str();
-    let mut shown = cut(text, limit).to_owned();
-    if text.len() > limit {
-        shown.push_str(&format!("\n(cut after {limit} bytes; the whole text is in session {handle})"));
-    }
+    let text = shown(outcome.text.as_str(), limit, handle);
     let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
-    let failure = |cause: &str| {
-        let so_far =
-            if text.is_empty() { String::new() } else { format!("\nWhat there is so far:\n{shown}") };
-        ToolOutput::error(format!("Sub-agent '{role}' failed: {cause}{so_far}{note}"))
-    };
-    match &outcome.status {
-        Status::Done | Status::Incomplete { .. } => ToolOutput::ok(format!("[{role}]: {shown}{note}")),
-        Status::Failed { cause } => failure(cause),
-        Status::Cancelled { by } => failure(&format!("cancelled by {by}")),
-        Status::Lost { cause } => failure(&format!("outcome unknown: {cause}")),
-        Status::Detached => ToolOutput::ok(format!("[{role}]: goes on by itself as session {handle}{note}")),
+    match failure(&outcome.status) {
+        Some(cause) => {
+            let so_far = so_far(if outcome.text.is_empty() { "" } else { &text });
+            ToolOutput::error(format!("Sub-agent '{role}' failed: {cause}{so_far}{note}"))
+        }
+        None if outcome.status == Status::Detached => {
+            ToolOutput::ok(format!("[{role}]: goes on by itself as session {handle}{note}"))
+        }
+        None => ToolOutput::ok(format!("[{role}]: {text}{note}")),
     }
 }
 

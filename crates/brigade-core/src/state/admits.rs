@@ -1,6 +1,6 @@
 //! Which facts a runner may still append.
 
-use super::{CallProgress, Phase, Purpose, State};
+use super::{CallProgress, Phase, Purpose, Report, State};
 use crate::delegation::Status;
 use crate::event::{Answer, CallFault, Event};
 use crate::money::Amount;
@@ -73,10 +73,14 @@ impl State {
         let turns_left = self.limit_due().is_none();
         let purpose_fits = match purpose {
             // Where the last word is the agent's own there is nothing to ask.
-            Purpose::Turn => turns_left && !self.transcript.is_answered(),
+            Purpose::Turn => turns_left && self.report != Report::Asked && !self.transcript.is_answered(),
             Purpose::Compaction => turns_left,
-            Purpose::Grace => !turns_left && self.may_say_last_word(),
-            Purpose::Summary => true,
+            Purpose::Grace => self.report == Report::NotOwed && !turns_left && self.may_say_last_word(),
+            Purpose::Summary => match self.report {
+                Report::Owed => self.transcript.is_answered() || (!turns_left && self.may_say_last_word()),
+                Report::Asked => turns_left || self.may_say_last_word(),
+                Report::NotOwed | Report::Given => false,
+            },
         };
         self.open.is_none()
             && self.cancelled.is_none()
@@ -90,7 +94,12 @@ impl State {
         let quiet = self.open.is_none() && self.loans.is_empty() && self.calls.all_answered();
         let true_to_the_log = match status {
             Status::Done => {
-                self.cancelled.is_none() && self.limit_due().is_none() && self.transcript.is_answered()
+                let is_answered = match self.report {
+                    Report::NotOwed => self.transcript.is_answered(),
+                    Report::Given => true,
+                    Report::Owed | Report::Asked => false,
+                };
+                self.cancelled.is_none() && self.limit_due().is_none() && is_answered
             }
             Status::Cancelled { .. } => self.cancelled.is_some(),
             Status::Incomplete { .. } => self.cancelled.is_none() && self.limit_due().is_some(),

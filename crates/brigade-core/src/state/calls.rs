@@ -1,5 +1,6 @@
 //! The calls of the last reply and how far each of them is.
 
+use crate::delegation::Waiting;
 use crate::event::{Answer, Effect};
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::Reply;
@@ -26,7 +27,7 @@ pub enum CallProgress {
     Delegated {
         /// All children of the call.
         children: Vec<SessionId>,
-        /// How many of them have not returned.
+        /// How many of those that the call waits for have not returned.
         out: u32,
     },
     /// It is answered.
@@ -114,20 +115,23 @@ impl Calls {
         }
     }
 
-    pub(super) fn delegated(&mut self, call: CallId, child: &SessionId) {
+    pub(super) fn delegated(&mut self, call: CallId, child: &SessionId, waiting: Waiting) {
+        let waited_for = u32::from(waiting == Waiting::Foreground);
         if let Some(progress) = self.open_mut(call) {
             match progress {
                 CallProgress::Delegated { children, out } => {
                     children.push(child.clone());
-                    *out += 1;
+                    *out += waited_for;
                 }
-                _ => *progress = CallProgress::Delegated { children: vec![child.clone()], out: 1 },
+                _ => *progress = CallProgress::Delegated { children: vec![child.clone()], out: waited_for },
             }
         }
     }
 
-    pub(super) fn returned(&mut self, call: CallId) {
-        if let Some(CallProgress::Delegated { out, .. }) = self.open_mut(call) {
+    pub(super) fn returned(&mut self, call: CallId, waiting: Waiting) {
+        if waiting == Waiting::Foreground
+            && let Some(CallProgress::Delegated { out, .. }) = self.open_mut(call)
+        {
             *out = out.saturating_sub(1);
         }
     }

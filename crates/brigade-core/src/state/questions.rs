@@ -23,6 +23,21 @@ impl State {
         self.limit.map(|limit| format!("the {limit} limit was reached"))
     }
 
+    /// Whether a child was ever started in the background.
+    pub fn had_background(&self) -> bool {
+        self.had_background
+    }
+
+    /// The bytes of the longest result that a child brought.
+    pub fn longest_result(&self) -> usize {
+        self.longest_result
+    }
+
+    /// How often the runtime had to say something in this round.
+    pub fn reminders(&self) -> u32 {
+        self.reminders
+    }
+
     /// Who stops the children when this session stops, as they are told.
     pub fn stopper(&self) -> Option<String> {
         let own = || self.limit.map(|limit| format!("the parent, whose {limit} limit was reached"));

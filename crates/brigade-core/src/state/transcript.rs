@@ -112,6 +112,12 @@ impl Transcript {
             }
             _ => delegation.task.clone(),
         };
+        let words = match &delegation.schema {
+            Some(schema) => Text::from(format!(
+                "{words}\n\nAnswer with JSON only, without any other text, that fits this JSON Schema:\n{schema}"
+            )),
+            None => words,
+        };
         self.push_words(words);
         self.unheard += 1;
     }

@@ -26,6 +26,8 @@ pub(crate) fn samples() -> Vec<Event> {
         system_prompt: Some(Text::Blob { blob: hash, bytes: u64::MAX }),
         schema: Some("{}".into()),
         waiting: Waiting::Background,
+        single: true,
+        number: Some(7),
         warnings: vec!["w".to_owned()],
     };
     let reply = Reply {

@@ -1,6 +1,8 @@
 //! Grants only shrink.
 
 use super::*;
+use brigade_core::faces::{Caller, Faces};
+use brigade_core::{Agent, Face};
 
 pub(crate) fn tool_name() -> impl Strategy<Value = String> {
     let known = select(vec![
@@ -70,7 +72,15 @@ pub(crate) fn wish() -> impl Strategy<Value = Wish> {
     let list = || prop::option::of(vec(tool_name(), 0..8));
     let model = prop::option::of(select(vec!["a/one", "b/three", "c/four"]).prop_map(str::to_owned));
     (list(), list(), 0u32..9, prop::option::of(mode()), model, vec(tool_name(), 0..3)).prop_map(
-        |(tools, lend, levels, mode, model, never)| Wish { tools, lend, levels, mode, model, never },
+        |(tools, lend, levels, mode, model, never)| Wish {
+            tools,
+            lend,
+            levels,
+            mode,
+            model,
+            never,
+            ..Wish::default()
+        },
     )
 }
 
@@ -151,9 +161,14 @@ proptest! {
         let preset = SwarmRole { tools: fixed.clone(), lend, locked, ..SwarmRole::default() };
         let roles = BTreeMap::from([("Writer".to_owned(), preset)]);
         let swarm = SwarmConfig { max_depth, roles, ..SwarmConfig::default() };
-        let delegation = Delegation { role: Some("wRITER".to_owned()), tools: asked.clone(), ..Delegation::default() };
+        let (face, role) = (Face::Delegate, Some("wRITER".to_owned()));
+        let delegation = Delegation { face, role, tools: asked.clone(), ..Delegation::default() };
         let guarded = swarm.parse(depth, &parent, r#"{"role":"Writer","task":"x"}"#);
-        let attenuated = parent.attenuate(&swarm.wish(&delegation, depth + 1, &parent), depth + 1);
+        let faces = Faces { swarm: swarm.clone(), ..Faces::default() };
+        let agent = Agent::default();
+        let caller = Caller { depth, authority: &parent, agent: &agent, agents: &[] };
+        let (_, wish) = faces.equip(&delegation, &caller, None);
+        let attenuated = parent.attenuate(&wish, depth + 1);
         // The guard at call and the narrowing follow from one predicate.
         prop_assert_eq!(guarded.is_ok(), attenuated.is_ok());
         let Ok(attenuated) = attenuated else { return Ok(()) };
@@ -165,7 +180,8 @@ proptest! {
         if let Some(asked) = &asked {
             prop_assert!(child.tools.iter().all(|tool| asked.contains(tool)));
         }
-        let offered = swarm.is_offered(depth + 1, &child);
+        let below = Caller { depth: depth + 1, authority: &child, ..caller };
+        let offered = faces.specs(&below).iter().any(|spec| spec.name == "delegate");
         prop_assert_eq!(offered, child.tools.contains("delegate") && depth + 1 < max_depth.min(parent.deepest));
         if depth + 1 >= max_depth.min(parent.deepest) {
             prop_assert!(DELEGATION_TOOLS.iter().all(|tool| !child.tools.contains(*tool) && !child.lend.contains(*tool)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade_core::event::Effect;
-use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE, delegate};
+use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::grant::Access;
 use brigade_core::permission::{Action, Kind, Mode, Subject, Verdict};
 use brigade_core::state::CallProgress;
@@ -41,6 +41,7 @@ impl Driver {
         for item in work {
             self.launch(item);
         }
+        self.answer_finished().await?;
         self.lend().await
     }
 
@@ -54,7 +55,7 @@ impl Driver {
             CallProgress::Answered => Ok(None),
             CallProgress::Delegated { children, .. } => {
                 self.in_flight.insert(call);
-                self.reattach(call, children).await?;
+                self.reattach(call, &written, children).await?;
                 Ok(None)
             }
             CallProgress::Started { effect, before, after } => {
@@ -80,14 +81,17 @@ impl Driver {
 
     /// A call that is new. Delegation and messages are things that the driver itself knows how to do.
     async fn start(&mut self, call: CallId, written: &ToolCall) -> Result<Option<Work>, ToolOutput> {
-        if written.name == delegate::NAME {
-            return self.ask_for_child(call, written).map(|()| None);
+        if DELEGATION_TOOLS.contains(&written.name.as_str()) {
+            return self.ask_for_children(call, written).await.map(|()| None);
         }
         let arguments = json::parse(written.arguments.as_str()).map_err(|cause| {
             ToolOutput::error(format!("The arguments of {} are no JSON: {cause}", written.name))
         })?;
         if written.name == MESSAGE {
             return self.say(call, &arguments).map(|()| None);
+        }
+        if self.is_kin_tool(&written.name) {
+            return self.act_on_kin(call, &written.name, &arguments).await.map(|()| None);
         }
         let (tool, arguments) = self.permit(&written.name, arguments)?;
         if tool.effect() == Effect::Edit {

@@ -1,159 +1,101 @@
-//! Delegation: lending a child a grant, starting it, and taking back what it did not use.
+//! Lending to children, and getting back what they did not use.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use brigade_core::delegation::Delegation;
-use brigade_core::faces::{MESSAGE, delegate};
-use brigade_core::grant::{Access, Grant};
-use brigade_core::money::Amount;
-use brigade_core::permission::{Action, Kind, Subject, Verdict};
+use brigade_core::event::Speaker;
+use brigade_core::faces::DELEGATION_TOOLS;
+use brigade_core::grant::Grant;
 use brigade_core::state::Round;
 use brigade_core::{
-    Budget, CallId, Event, Limit, Outcome, SessionId, Spent, State, Status, ToolCall, ToolOutput,
+    Amount, Budget, CallId, Delegation, Event, Face, Limit, Outcome, SessionId, Spent, State, Status,
 };
 use futures::FutureExt;
 
-use super::act::refusal;
+use super::group::is_background;
 use super::{ChildEnd, Driver, Fatal, Inbox, RoundEnd};
 use crate::clock;
-use crate::slots::Slot;
+use crate::slots::{Lane, Slot};
 use crate::tree::{Kit, Tree};
 
-/// A delegation that waits for a slot or for a refund.
+/// A child that waits for a slot or for a refund.
 pub(super) struct Waiting {
     pub(super) call: CallId,
-    delegation: Delegation,
-    kit: Arc<Kit>,
-}
-
-/// The kit that was made last, and for what.
-pub(super) struct LastKit {
-    role: Option<String>,
-    tools: Option<Vec<String>>,
-    kit: Arc<Kit>,
-    warning: Option<String>,
+    /// Which child of the call it is.
+    pub(super) index: usize,
+    pub(super) delegation: Delegation,
+    pub(super) kit: Arc<Kit>,
+    pub(super) lane: Lane,
 }
 
 /// A child whose loan is recorded.
 pub(super) struct Lent {
     child: SessionId,
     round: Round,
-    kit: Arc<Kit>,
+    waiting: Waiting,
     slot: Slot,
 }
 
 /// What became of an attempt to lend.
 enum Attempt {
-    Lent(Box<(SessionId, Round, Arc<Kit>)>),
+    Lent(Box<(SessionId, Round, Waiting)>),
     WaitForRefund(Box<Waiting>),
     Refused,
 }
 
 impl Driver {
-    /// Reads a `delegate` call and puts it in line.
-    pub(super) fn ask_for_child(&mut self, call: CallId, written: &ToolCall) -> Result<(), ToolOutput> {
-        let swarm = &self.tree.core.settings.swarm;
-        let authority = &self.kit.authority;
-        let depth = self.state.round().map_or(0, |round| round.depth);
-        let parsed = swarm.parse(depth, authority, written.arguments.as_str());
-        let mut delegation = parsed.map_err(ToolOutput::error)?;
-        if !authority.tools.contains(delegate::NAME) {
-            return Err(ToolOutput::error("'delegate' is not among the tools of this agent"));
-        }
-        let action = Action { tool: delegate::NAME, kind: Kind::Pure, subject: Subject::Nothing };
-        match authority.permissions.check(&action) {
-            Verdict::Allow => {}
-            verdict => return Err(refusal(delegate::NAME, verdict)),
-        }
-        let (kit, warning) = self.kit_for(&delegation, depth + 1)?;
-        delegation.warnings.extend(warning);
-        self.waiting.push_back(Waiting { call, delegation, kit });
-        Ok(())
-    }
-
-    /// What a child is equipped with, and what the caller should know about it. Calls of one reply are often alike, so
-    /// the last answer is kept.
-    fn kit_for(
-        &mut self,
-        delegation: &Delegation,
-        depth: u32,
-    ) -> Result<(Arc<Kit>, Option<String>), ToolOutput> {
-        if let Some(last) = &self.last_kit
-            && last.role == delegation.role
-            && last.tools == delegation.tools
-        {
-            return Ok((last.kit.clone(), last.warning.clone()));
-        }
-        let swarm = &self.tree.core.settings.swarm;
-        let authority = &self.kit.authority;
-        let wish = swarm.wish(delegation, depth, authority);
-        let attenuated =
-            authority.attenuate(&wish, depth).map_err(|refusal| ToolOutput::error(refusal.to_string()))?;
-        let mut lent = attenuated.authority;
-        if authority.speak == Access::Allowed && authority.lend.contains(MESSAGE) {
-            lent.tools.insert(MESSAGE.to_owned());
-            lent.lend.insert(MESSAGE.to_owned());
-        }
-        let shown = |name: &String| name.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
-        let unknown: Vec<String> = attenuated.unknown.iter().map(shown).collect();
-        let warning = (!unknown.is_empty()).then(|| format!("no such tool to lend: {}", unknown.join(", ")));
-        let mut agent = swarm.agent(delegation);
-        agent.model = agent.model.or_else(|| self.kit.agent.model.clone());
-        let kit = self.tree.kit(agent, lent, depth).map_err(ToolOutput::error)?;
-        let (role, tools) = (delegation.role.clone(), delegation.tools.clone());
-        self.last_kit = Some(LastKit { role, tools, kit: kit.clone(), warning: warning.clone() });
-        Ok((kit, warning))
-    }
-
     /// Starts as many waiting children as there are slots and budget for.
     pub(super) async fn lend(&mut self) -> Result<(), Fatal> {
-        while let Some(first) = self.waiting.front() {
-            if self.asked_for_slot {
-                break;
-            }
-            let face = first.delegation.face;
-            match self.tree.slots.try_begin(face) {
-                Some(slot) => {
-                    if !self.lend_with(slot) {
-                        break;
-                    }
-                }
-                None => {
-                    self.asked_for_slot = true;
-                    let (granted, sender) = (self.tree.slots.begin(face), self.sender.clone());
-                    self.spawn(async move {
-                        if let Ok(slot) = granted.await {
-                            let _ = sender.send(Inbox::Slot(Box::new(slot)));
+        let lanes: Vec<Lane> = self.waiting.keys().cloned().collect();
+        'lanes: for lane in lanes {
+            while !self.asked.contains(&lane)
+                && self.waiting.get(&lane).is_some_and(|queue| !queue.is_empty())
+            {
+                match self.tree.slots.try_begin(&lane) {
+                    Some(slot) => {
+                        if !self.lend_with(slot) {
+                            break 'lanes;
                         }
-                    });
+                    }
+                    None => self.ask_for_slot(&lane),
                 }
             }
         }
+        self.waiting.retain(|_, queue| !queue.is_empty());
         self.start_lent().await
     }
 
-    /// Lends to the first that waits. False where it has to wait for a refund.
+    fn ask_for_slot(&mut self, lane: &Lane) {
+        self.asked.insert(lane.clone());
+        let (granted, sender) = (self.tree.slots.begin(lane), self.sender.clone());
+        self.spawn(async move {
+            if let Ok(slot) = granted.await {
+                let _ = sender.send(Inbox::Slot(Box::new(slot)));
+            }
+        });
+    }
+
+    /// Lends to the first that waits for such a slot. False where it has to wait for a refund.
     pub(super) fn lend_with(&mut self, slot: Slot) -> bool {
-        let Some(waiting) = self.waiting.pop_front() else { return false };
+        let queue = self.waiting.get_mut(slot.lane());
+        let Some(waiting) = queue.and_then(std::collections::VecDeque::pop_front) else { return false };
         match self.lend_to(waiting) {
             Attempt::Lent(lent) => {
-                let (child, round, kit) = *lent;
-                self.lent.push(Lent { child, round, kit, slot });
+                let (child, round, waiting) = *lent;
+                self.lent.push(Lent { child, round, waiting, slot });
                 true
             }
             Attempt::Refused => true,
             Attempt::WaitForRefund(waiting) => {
-                self.waiting.push_front(*waiting);
+                self.waiting.entry(waiting.lane.clone()).or_default().push_front(*waiting);
                 false
             }
         }
     }
 
-    fn lend_to(&mut self, waiting: Waiting) -> Attempt {
-        let call = waiting.call;
+    fn lend_to(&mut self, mut waiting: Waiting) -> Attempt {
         if let Some(reason) = self.state.stopping() {
-            self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
+            self.refuse_part(waiting, format!("Not started: {reason}"));
             return Attempt::Refused;
         }
         let budget = self.share(&waiting);
@@ -164,42 +106,58 @@ impl Driver {
                 return Attempt::WaitForRefund(Box::new(waiting));
             }
             let what = if agents_left == 0 { "agents" } else { "tokens or money" };
-            self.answer(
-                call,
-                ToolOutput::error(format!(
-                    "Not delegated: the budget has not enough {what} left for another agent \
-                     (budget.tokens, budget.usd and budget.agents, or --budget-tokens, --budget-usd, --max-agents)"
-                )),
+            let text = format!(
+                "Not delegated: the budget has not enough {what} left for another agent \
+                 (budget.tokens, budget.usd and budget.agents, or --budget-tokens, --budget-usd, --max-agents)"
             );
+            self.refuse_part(waiting, text);
             return Attempt::Refused;
         }
-        let child = self.state.session().child(call);
+        if waiting.delegation.face == Face::Spawn {
+            waiting.delegation.number = Some(self.tree.next_number());
+        }
+        let child = self.child_id(&waiting);
         let round = self.child_round(&waiting, budget);
         self.tree.add_unwritten(&waiting.kit, &mut self.blobs);
         let delegated = Event::Delegated {
-            call,
+            call: waiting.call,
             child: child.clone(),
             delegation: round.delegation.clone(),
             agent: round.agent,
             grant: round.grant,
         };
         if !self.record(delegated) {
-            self.answer(call, ToolOutput::error("Not delegated: the budget does not cover it"));
+            self.refuse_part(waiting, "Not delegated: the budget does not cover it".to_owned());
             return Attempt::Refused;
         }
-        Attempt::Lent(Box::new((child, round, waiting.kit)))
+        if is_background(&waiting.delegation) {
+            self.answer_background(waiting.call, &child, &waiting.delegation);
+        }
+        Attempt::Lent(Box::new((child, round, waiting)))
+    }
+
+    fn child_id(&self, waiting: &Waiting) -> SessionId {
+        if self.has_several(waiting.call) {
+            self.state.session().child_of_several(waiting.call, waiting.index)
+        } else {
+            self.state.session().child(waiting.call)
+        }
     }
 
     /// What a child is lent: its explicit budget, or an equal part of what is free for those that can start now.
     fn share(&self, waiting: &Waiting) -> Budget {
         let free = self.state.lendable(&self.kit.meter);
-        let others = self.waiting.len() as u64;
-        let slots = self.tree.slots.free(waiting.delegation.face) as u64;
+        let others: usize = self.waiting.values().map(std::collections::VecDeque::len).sum();
+        let others = others as u64;
+        let slots = self.tree.slots.free(&waiting.lane) as u64;
         let parts = (slots + 1).min(others + 1);
         // Each child is an agent itself; what it may start beyond that is shared like the rest.
         let beyond = Budget { agents: free.agents.less(parts), ..free };
-        let mut share = beyond.share(parts);
-        let offers_delegation = waiting.kit.specs.iter().any(|spec| spec.name == delegate::NAME);
+        // Who goes on beside a child keeps at least as much as it lends.
+        let least_parts = if is_background(&waiting.delegation) { 2 } else { 1 };
+        let mut share = beyond.share(parts.max(least_parts));
+        let offers_delegation =
+            waiting.kit.specs.iter().any(|spec| DELEGATION_TOOLS.contains(&spec.name.as_str()));
         if !offers_delegation {
             share.agents = Limit::AtMost(0);
         }
@@ -212,7 +170,8 @@ impl Driver {
     fn child_round(&self, waiting: &Waiting, budget: Budget) -> Round {
         let limits = &self.tree.settings().limits;
         let delegation = waiting.delegation.clone();
-        let timeout = delegation.timeout.unwrap_or(limits.child_timeout.as_millis() as u64);
+        let timeout = delegation.timeout.or(waiting.kit.agent.timeout);
+        let timeout = timeout.unwrap_or(limits.child_timeout.as_millis() as u64);
         let own = Limit::AtMost(clock::now().saturating_add(timeout));
         let depth = self.state.round().map_or(0, |round| round.depth) + 1;
         let turns = delegation.turns.or(waiting.kit.agent.max_turns).unwrap_or(limits.child_turns);
@@ -240,16 +199,18 @@ impl Driver {
             return Ok(());
         }
         self.flush().await?;
-        for Lent { child, round, kit, slot } in std::mem::take(&mut self.lent) {
+        for Lent { child, round, waiting, slot } in std::mem::take(&mut self.lent) {
             if !self.state.loans().contains_key(&child) {
                 // A conflict showed that the session was stopped first: nothing was lent.
-                if let Some(call) = child_call(&child) {
-                    self.answer(call, ToolOutput::error("Not started: the session was stopped"));
-                }
+                self.refuse_part(waiting, "Not started: the session was stopped".to_owned());
                 continue;
             }
-            let driver = Driver::begin(self.tree.clone(), child.clone(), round, kit, Some(slot));
+            let driver = Driver::begin(self.tree.clone(), child.clone(), round, waiting.kit, Some(slot));
+            let inbox = driver.inbox();
             self.start_child(child, Box::new(driver));
+            if self.is_group_stopped(waiting.call) {
+                let _ = inbox.send(Inbox::Cancel("the call, because another of its tasks failed".into()));
+            }
         }
         Ok(())
     }
@@ -270,21 +231,23 @@ impl Driver {
         self.spawn(run);
     }
 
-    /// Takes up children that an earlier runner had started, or was about to.
-    pub(super) async fn reattach(&mut self, call: CallId, children: Vec<SessionId>) -> Result<(), Fatal> {
-        for child in children {
-            let Some(loan) = self.state.loans().get(&child).cloned() else { continue };
-            let taken_up = take_up(&self.tree, &child, *loan.round).await?;
-            match taken_up {
-                TakenUp::Ended(end) => self.child_done(ChildEnd { child, result: Ok(end) })?,
-                TakenUp::Goes(driver) => self.start_child(child, driver),
-            }
+    /// Takes up one child that an earlier runner had started, or was about to.
+    pub(super) async fn take_up_child(&mut self, child: &SessionId) -> Result<(), Fatal> {
+        let Some(loan) = self.state.loans().get(child).cloned() else { return Ok(()) };
+        match take_up(&self.tree, child, *loan.round).await? {
+            TakenUp::Ended(end) => self.child_done(ChildEnd { child: child.clone(), result: Ok(end) })?,
+            TakenUp::Goes(driver) => self.start_child(child.clone(), driver),
         }
-        if !self.state.loans().values().any(|loan| loan.call == call) {
-            self.answer(
-                call,
-                ToolOutput::error("interrupted, outcome unknown: the sub-agent's end was not recorded"),
-            );
+        Ok(())
+    }
+
+    /// Takes up the children that work beside this session.
+    pub(super) async fn take_up_background(&mut self) -> Result<(), Fatal> {
+        let loans = self.state.loans().iter();
+        let beside = loans.filter(|(_, loan)| is_background(&loan.round.delegation));
+        let children: Vec<SessionId> = beside.map(|(child, _)| child.clone()).collect();
+        for child in children {
+            self.take_up_child(&child).await?;
         }
         Ok(())
     }
@@ -307,11 +270,15 @@ impl Driver {
             Err(fatal) => return Err(fatal),
         };
         let Some(loan) = self.state.loans().get(&child) else { return Ok(()) };
-        let call = loan.call;
-        let limit = self.tree.settings().limits.result_bytes;
-        let output = delegate::render(&loan.round.delegation, &outcome, limit, child.as_str());
-        self.record(Event::Returned { child, outcome, spent });
-        self.answer(call, output);
+        let (call, part) = (loan.call, loan.round.delegation.clone());
+        self.record(Event::Returned { child: child.clone(), outcome: outcome.clone(), spent });
+        if is_background(&part) {
+            let limit = self.tree.settings().limits.result_bytes;
+            let output = self.tree.settings().faces.render(&part, &outcome, limit, child.as_str());
+            self.record(Event::Heard { from: Speaker::Child(child), text: output.text });
+        } else {
+            self.part_ended(call, &child, &part, &outcome);
+        }
         Ok(())
     }
 }
@@ -342,8 +309,4 @@ async fn take_up(tree: &Arc<Tree>, child: &SessionId, mut round: Round) -> Resul
         }
         None => Ok(TakenUp::Goes(Box::new(Driver::go_on(tree.clone(), state, kit, started_pos)))),
     }
-}
-
-fn child_call(child: &SessionId) -> Option<CallId> {
-    child.as_str().rsplit_once('.').and_then(|(_, call)| call.parse().ok())
 }

@@ -40,7 +40,8 @@ impl Driver {
             self.record(Event::LimitReached { which: limit });
         }
         if self.state.cancelled().is_some()
-            || (self.state.limit_recorded().is_some() && purpose == Purpose::Turn)
+            || (self.state.limit_recorded().is_some()
+                && matches!(purpose, Purpose::Turn | Purpose::Compaction))
         {
             return Ok(());
         }
@@ -74,6 +75,8 @@ impl Driver {
             }
             Purpose::Grace | Purpose::Summary => {
                 let spent = Spent::default();
+                // A report that cannot be paid leaves the session incomplete, even where the task was done.
+                self.record(Event::LimitReached { which });
                 self.record(Event::CallFailed { turn, attempt, cause: CallFault::Unaffordable, spent });
             }
         }
@@ -98,7 +101,7 @@ impl Driver {
 
     fn request(&self, purpose: Purpose, turn: u32, attempt: u32, worst: Worst) -> Request {
         let tools = match purpose {
-            Purpose::Turn => self.kit.specs.clone(),
+            Purpose::Turn => self.offered(),
             Purpose::Grace | Purpose::Summary | Purpose::Compaction => [].into(),
         };
         Request {
@@ -129,11 +132,11 @@ impl Driver {
         let mut began = Began::No;
         let silence = self.tree.settings().limits.model_silence;
         let deadline = match purpose {
-            Purpose::Grace if self.state.limit_recorded() == Some(Which::Time) => {
+            Purpose::Grace | Purpose::Summary if self.state.limit_recorded() == Some(Which::Time) => {
                 Some(Instant::now() + self.grace)
             }
-            Purpose::Grace => self.deadline.map(|deadline| deadline + self.grace),
-            Purpose::Turn | Purpose::Summary | Purpose::Compaction => self.deadline,
+            Purpose::Grace | Purpose::Summary => self.deadline.map(|deadline| deadline + self.grace),
+            Purpose::Turn | Purpose::Compaction => self.deadline,
         };
         let mut silent_until = Instant::now() + silence;
         loop {
@@ -149,7 +152,7 @@ impl Driver {
                 chunk = stream.next() => chunk,
                 () = sleep_until(deadline) => {
                     self.deadline = None;
-                    if purpose == Purpose::Turn {
+                    if purpose != Purpose::Grace {
                         self.record(Event::LimitReached { which: Which::Time });
                     }
                     return Ok(Heard::Fault(CallFault::Stopped, Began::Yes));

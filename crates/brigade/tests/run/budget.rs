@@ -31,7 +31,7 @@ text = "did {task}"
 "#;
     for budget in [30_000, 60_000, 120_000, 2_000_000] {
         for cap in [1, 3, 40] {
-            let stage = Stage::with(script, move |settings| settings.swarm.max_concurrent = cap);
+            let stage = Stage::with(script, move |settings| settings.faces.swarm.max_concurrent = cap);
             let ending = stage.run_task(Task::new("split").budget(tokens(budget))).await;
             let answers = stage.answers(&ending.session).await;
             assert_eq!(answers.len(), 40);

@@ -53,7 +53,7 @@ text = "all"
 "#;
 
 fn stage() -> Stage {
-    Stage::with(SCENE, |settings| settings.swarm.max_depth = 2)
+    Stage::with(SCENE, |settings| settings.faces.swarm.max_depth = 2)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,7 +103,7 @@ async fn c76_cancelling_at_every_fact_ends_all_descendants_within_two_seconds() 
 #[tokio::test]
 async fn partial_results_are_kept() {
     let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
-    let stage = Stage::with(&script, |settings| settings.swarm.max_depth = 2);
+    let stage = Stage::with(&script, |settings| settings.faces.swarm.max_depth = 2);
     let runtime = stage.runtime();
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let root = run.session().clone();
@@ -122,12 +122,12 @@ async fn partial_results_are_kept() {
 async fn resume_completes_a_cancellation_that_a_crash_interrupted() {
     let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
     let total = {
-        let stage = Stage::with(&script, |settings| settings.swarm.max_depth = 2);
+        let stage = Stage::with(&script, |settings| settings.faces.swarm.max_depth = 2);
         cancelled_run(&stage, i64::MAX).await;
         stage.store.appends.load(Ordering::SeqCst)
     };
     for appends in 0..total {
-        let stage = Stage::with(&script, |settings| settings.swarm.max_depth = 2);
+        let stage = Stage::with(&script, |settings| settings.faces.swarm.max_depth = 2);
         let root = cancelled_run(&stage, appends).await;
         stage.store.mend();
         if stage.log(&root).await.is_empty() {
@@ -160,7 +160,7 @@ async fn cancelled_run(stage: &Stage, appends: i64) -> brigade::core::SessionId 
 #[tokio::test]
 async fn one_child_can_be_cancelled_alone() {
     let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
-    let stage = Stage::with(&script, |settings| settings.swarm.max_depth = 2);
+    let stage = Stage::with(&script, |settings| settings.faces.swarm.max_depth = 2);
     let runtime = stage.runtime();
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let leaf = run.session().child("1-0".parse().unwrap()).child("1-0".parse().unwrap());

@@ -42,7 +42,7 @@ fn most_active(log: &[Record]) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c18_never_more_than_max_concurrent_are_active() {
     for cap in [1, 2, 3, 5] {
-        let stage = Stage::with(FAN, move |settings| settings.swarm.max_concurrent = cap);
+        let stage = Stage::with(FAN, move |settings| settings.faces.swarm.max_concurrent = cap);
         let ending = stage.run().await;
         assert_eq!(ending.outcome.status, Status::Done);
         let log = stage.log(&ending.session).await;
@@ -53,7 +53,7 @@ async fn c18_never_more_than_max_concurrent_are_active() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c19_zero_counts_as_one() {
-    let stage = Stage::with(FAN, |settings| settings.swarm.max_concurrent = 0);
+    let stage = Stage::with(FAN, |settings| settings.faces.swarm.max_concurrent = 0);
     let ending = stage.run().await;
     let log = stage.log(&ending.session).await;
     assert_eq!(most_active(&log), 1);
@@ -62,7 +62,7 @@ async fn c19_zero_counts_as_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cap_of_the_tree_binds_as_well() {
     let stage = Stage::with(FAN, |settings| {
-        settings.swarm.max_concurrent = 100;
+        settings.faces.swarm.max_concurrent = 100;
         settings.limits.concurrency = 4;
     });
     let ending = stage.run().await;
@@ -100,8 +100,8 @@ text = "up"
     // The task grows by "+1" at each level; the seventh has no reply of its own and the depth cap stops it.
     for cap in [1, 2] {
         let stage = Stage::with(script, move |settings| {
-            settings.swarm.max_depth = 6;
-            settings.swarm.max_concurrent = cap;
+            settings.faces.swarm.max_depth = 6;
+            settings.faces.swarm.max_concurrent = cap;
             settings.limits.concurrency = 2;
         });
         let ending = stage.run().await;

@@ -85,7 +85,7 @@ text = "{role} did {task}"
 "#;
 
 fn stage() -> Stage {
-    let stage = Stage::with(DEEP, |settings| settings.swarm.max_depth = 3);
+    let stage = Stage::with(DEEP, |settings| settings.faces.swarm.max_depth = 3);
     std::fs::write(stage.path().join("notes.txt"), "before\n").unwrap();
     stage
 }

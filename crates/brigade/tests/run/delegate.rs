@@ -57,7 +57,7 @@ async fn c08_delegate_preset_prompt_and_tools_reach_the_child() {
             tools: vec!["grep".to_owned()],
             ..SwarmRole::default()
         };
-        settings.swarm.roles.insert("RESEARCHER".to_owned(), role);
+        settings.faces.swarm.roles.insert("RESEARCHER".to_owned(), role);
     });
     let ending = stage.run().await;
     let events = stage.events(&ending.session.child("1-0".parse().unwrap())).await;
@@ -92,7 +92,7 @@ text = "I was told: {heard}"
     assert_eq!(ending.outcome.text.as_str(), "[One]: I was told: first\n[Two]: I was told: second");
     let sessions = stage.store.inner.sessions(&ending.session).await.unwrap();
     assert_eq!(sessions.len(), 3);
-    let keys: Vec<String> = sessions[1..].iter().map(|session| view::key(Face::Delegate, session)).collect();
+    let keys: Vec<String> = sessions[1..].iter().map(|session| view::key(Face::Delegate, None, session)).collect();
     assert_ne!(keys[0], keys[1]);
     assert!(keys.iter().all(|key| key.starts_with("delegate:") && key.len() == 17));
 }
@@ -129,7 +129,7 @@ text = "{result:0}"
             "[[reply]]\nagent = \"Child\"\ntext",
             "[[reply]]\nagent = \"Grandchild\"\ntext = \"deep\"\n[[reply]]\nagent = \"Child\"\ntext",
         ),
-        |settings| settings.swarm.max_depth = 2,
+        |settings| settings.faces.swarm.max_depth = 2,
     );
     let ending = deeper.run().await;
     assert_eq!(ending.outcome.text.as_str(), "[Child]: [Grandchild]: deep");
@@ -137,7 +137,7 @@ text = "{result:0}"
 
 #[tokio::test]
 async fn c07_c17_delegate_is_absent_and_refused_when_disabled() {
-    let stage = Stage::with(ONE_CHILD, |settings| settings.swarm.enabled = false);
+    let stage = Stage::with(ONE_CHILD, |settings| settings.faces.swarm.enabled = false);
     let ending = stage.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     assert!(ending.outcome.text.as_str().contains("Delegation is disabled in configuration"));

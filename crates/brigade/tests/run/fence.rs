@@ -35,7 +35,7 @@ text = "did {task}"
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_runners_on_one_tree_one_is_fenced_and_no_fact_is_lost_or_doubled() {
     for pause in [20, 120, 180, 260] {
-        let stage = Stage::with(SLOW, |settings| settings.swarm.max_concurrent = 2);
+        let stage = Stage::with(SLOW, |settings| settings.faces.swarm.max_concurrent = 2);
         let run = stage.start().await;
         let root = run.session().clone();
         tokio::time::sleep(Duration::from_millis(pause)).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::delegation::Which;
-use crate::faces::{DELEGATION_TOOLS, MESSAGE};
+use crate::faces::{Caller, DELEGATION_TOOLS, Faces, MESSAGE};
 use crate::grant::{Access, Names, Refusal};
 
 const GOOD: &str = r#"{"role":"Writer","task":"Write it"}"#;
@@ -64,10 +64,25 @@ fn call(role: &str, tools: Option<&[&str]>) -> Delegation {
     }
 }
 
+fn faces(swarm: &SwarmConfig) -> Faces {
+    Faces { swarm: swarm.clone(), ..Faces::default() }
+}
+
+/// What a child at `depth` is to be given.
+fn wish(swarm: &SwarmConfig, delegation: &Delegation, depth: u32, authority: &Authority) -> Wish {
+    let caller = Caller { depth: depth - 1, authority, agent: &Agent::default(), agents: &[] };
+    faces(swarm).equip(delegation, &caller, None).1
+}
+
+fn is_offered(swarm: &SwarmConfig, depth: u32, authority: &Authority) -> bool {
+    let caller = Caller { depth, authority, agent: &Agent::default(), agents: &[] };
+    faces(swarm).specs(&caller).iter().any(|spec| spec.name == NAME)
+}
+
 /// The tools that a child of the root ends up with.
 fn given(swarm: &SwarmConfig, delegation: &Delegation) -> BTreeSet<String> {
     let parent = root();
-    parent.attenuate(&swarm.wish(delegation, 1, &parent), 1).unwrap().authority.tools
+    parent.attenuate(&wish(&swarm, delegation, 1, &parent), 1).unwrap().authority.tools
 }
 
 fn rendered(role: &str, status: Status, text: &str) -> ToolOutput {
@@ -173,7 +188,7 @@ fn c04_delegate_blocked_by_what_the_path_allows() {
     let narrow = Authority { deepest: 1, ..root() };
     assert!(swarm.parse(0, &narrow, GOOD).is_ok());
     assert!(swarm.parse(1, &narrow, GOOD).unwrap_err().contains("recursion"));
-    assert!(!swarm.is_offered(1, &narrow));
+    assert!(!is_offered(&swarm, 1, &narrow));
 }
 
 #[test]
@@ -333,7 +348,7 @@ fn c10_no_list_reaches_beyond_what_the_parent_may_lend() {
     for delegation in
         [call("greedy", None), call("greedy", Some(&["shell", "read_file"])), call("other", None)]
     {
-        let child = parent.attenuate(&swarm.wish(&delegation, 1, &parent), 1).unwrap();
+        let child = parent.attenuate(&wish(&swarm, &delegation, 1, &parent), 1).unwrap();
         assert_eq!(child.authority.tools, set(&["read_file"]));
         assert!(child.authority.lend.is_subset(&parent.lend));
         assert!(child.authority.within(&parent));
@@ -345,18 +360,18 @@ fn c10_no_list_reaches_beyond_what_the_parent_may_lend() {
 fn c10_unknown_names_are_reported() {
     let (swarm, parent) = (presets(), root());
     let unknown =
-        |delegation: &Delegation| parent.attenuate(&swarm.wish(delegation, 1, &parent), 1).unwrap().unknown;
+        |delegation: &Delegation| parent.attenuate(&wish(&swarm, delegation, 1, &parent), 1).unwrap().unknown;
     assert_eq!(unknown(&call("researcher", Some(&["teleport", "shell"]))), list(&["teleport"]));
     assert_eq!(unknown(&call("researcher", None)), list(&[]));
     let preset = config(r#"{"roles": {"x": {"tools": ["read_file", "memory_get"]}}}"#);
-    let wish = preset.wish(&call("x", None), 1, &parent);
+    let wish = wish(&preset, &call("x", None), 1, &parent);
     assert_eq!(parent.attenuate(&wish, 1).unwrap().unknown, list(&["memory_get"]));
 }
 
 #[test]
 fn c10_unknown_names_are_reported_for_a_locked_preset_too() {
     let (swarm, parent) = (presets(), root());
-    let wish = swarm.wish(&call("writer", Some(&["read_file", "teleport"])), 1, &parent);
+    let wish = wish(&swarm, &call("writer", Some(&["read_file", "teleport"])), 1, &parent);
     let child = parent.attenuate(&wish, 1).unwrap();
     assert_eq!(child.authority.tools, set(&["read_file"]));
     assert_eq!(child.unknown, list(&["teleport"]));
@@ -371,11 +386,11 @@ fn c11_no_delegation_tool_at_the_limit() {
     }))
     .unwrap();
     for (role, tools) in [("greedy", None), ("other", None), ("other", Some(&DELEGATION_TOOLS[..]))] {
-        let child = parent.attenuate(&greedy.wish(&call(role, tools), 1, &parent), 1).unwrap().authority;
+        let child = parent.attenuate(&wish(&greedy, &call(role, tools), 1, &parent), 1).unwrap().authority;
         for name in DELEGATION_TOOLS {
             assert!(!child.tools.contains(name) && !child.lend.contains(name), "{role} has {name}");
         }
-        assert!(!greedy.is_offered(1, &child));
+        assert!(!is_offered(&greedy, 1, &child));
         assert!(greedy.parse(1, &child, GOOD).is_err());
     }
 }
@@ -384,12 +399,12 @@ fn c11_no_delegation_tool_at_the_limit() {
 fn c11_delegation_tools_below_the_limit() {
     let swarm = SwarmConfig { max_depth: 2, ..SwarmConfig::default() };
     let parent = root();
-    let child = parent.attenuate(&swarm.wish(&call("x", None), 1, &parent), 1).unwrap().authority;
-    assert!(swarm.is_offered(1, &child));
-    let grandchild = child.attenuate(&swarm.wish(&call("x", None), 2, &child), 2).unwrap().authority;
-    assert!(!swarm.is_offered(2, &grandchild));
+    let child = parent.attenuate(&wish(&swarm, &call("x", None), 1, &parent), 1).unwrap().authority;
+    assert!(is_offered(&swarm, 1, &child));
+    let grandchild = child.attenuate(&wish(&swarm, &call("x", None), 2, &child), 2).unwrap().authority;
+    assert!(!is_offered(&swarm, 2, &grandchild));
     assert!(!grandchild.tools.contains(NAME));
-    let too_deep = grandchild.attenuate(&swarm.wish(&call("x", None), 3, &grandchild), 3);
+    let too_deep = grandchild.attenuate(&wish(&swarm, &call("x", None), 3, &grandchild), 3);
     assert_eq!(too_deep, Err(Refusal::Depth { deepest: 2 }));
 }
 
@@ -398,10 +413,10 @@ fn c11_delegation_tools_below_the_limit() {
 fn c11_a_deeper_config_does_not_widen_an_old_grant() {
     let parent = root();
     let child =
-        parent.attenuate(&SwarmConfig::default().wish(&call("x", None), 1, &parent), 1).unwrap().authority;
+        parent.attenuate(&wish(&SwarmConfig::default(), &call("x", None), 1, &parent), 1).unwrap().authority;
     let deeper = SwarmConfig { max_depth: 5, ..SwarmConfig::default() };
     assert!(deeper.parse(1, &child, GOOD).unwrap_err().contains("recursion"));
-    assert!(child.attenuate(&deeper.wish(&call("x", None), 2, &child), 2).is_err());
+    assert!(child.attenuate(&wish(&deeper, &call("x", None), 2, &child), 2).is_err());
 }
 
 #[test]
@@ -441,12 +456,12 @@ fn c13_failure_of_a_lost_child_says_outcome_unknown() {
 fn c17_delegate_absent_when_disabled() {
     let swarm = SwarmConfig { enabled: false, max_depth: 5, ..presets() };
     for depth in 0..6 {
-        assert!(!swarm.is_offered(depth, &root()));
+        assert!(!is_offered(&swarm, depth, &root()));
     }
-    assert!(presets().is_offered(0, &root()));
-    assert!(!presets().is_offered(1, &root()));
+    assert!(is_offered(&presets(), 0, &root()));
+    assert!(!is_offered(&presets(), 1, &root()));
     let without = Authority { tools: set(&["read_file"]), ..root() };
-    assert!(!presets().is_offered(0, &without));
+    assert!(!is_offered(&presets(), 0, &without));
 }
 
 #[test]
@@ -602,7 +617,7 @@ fn several_notes_stand_in_one_last_line() {
 
 #[test]
 fn the_schema_is_that_of_the_contract() {
-    let spec = presets().spec();
+    let spec = presets().spec(&[]);
     assert_eq!(spec.name, "delegate");
     assert_eq!(spec.category, Category::Subagent);
     let properties: BTreeSet<&str> =
@@ -620,7 +635,7 @@ fn the_description_is_capped() {
     let roles: serde_json::Map<String, Value> =
         (0..5000).map(|number| (format!("a role with a long name {number:04}"), json!({}))).collect();
     let swarm: SwarmConfig = serde_json::from_value(json!({ "roles": roles })).unwrap();
-    assert!(swarm.spec().description.len() < 8_000);
+    assert!(swarm.spec(&[]).description.len() < 8_000);
 }
 
 /// Model choice: preset, then face config, then (outside of here) the parent. What may not be used is refused.
@@ -631,9 +646,9 @@ fn a_model_beyond_the_parents_is_refused() {
     assert_eq!(swarm.agent(&call("other", None)).model.as_deref(), Some("a/face"));
     assert_eq!(SwarmConfig::default().agent(&call("other", None)).model, None);
     let parent = Authority { models: Names::Only(set(&["a/face"])), ..root() };
-    assert!(parent.attenuate(&swarm.wish(&call("other", None), 1, &parent), 1).is_ok());
+    assert!(parent.attenuate(&wish(&swarm, &call("other", None), 1, &parent), 1).is_ok());
     assert_eq!(
-        parent.attenuate(&swarm.wish(&call("own", None), 1, &parent), 1),
+        parent.attenuate(&wish(&swarm, &call("own", None), 1, &parent), 1),
         Err(Refusal::Model("a/own".to_owned()))
     );
 }

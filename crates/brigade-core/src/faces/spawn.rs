@@ -1,0 +1,192 @@
+//! Face D: `subagent_spawn`, a nested loop, and `subagent_delegate`, a single generation.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::delegate::fold;
+use super::{Caller, failure, inert, shown, so_far};
+use crate::agent::Agent;
+use crate::delegation::{Delegation, Face, Outcome, Status};
+use crate::grant::Wish;
+use crate::json;
+use crate::message::{Category, ToolOutput, ToolSpec};
+use crate::text::Text;
+
+/// The tool that runs a nested loop.
+pub const NAME: &str = "subagent_spawn";
+/// The tool that makes one generation.
+pub const DELEGATE: &str = "subagent_delegate";
+
+/// The longest description that is shown, in characters.
+const DESCRIPTION_LENGTH: usize = 64;
+
+const PROMPT: &str = "You are a sub-agent with one task. Do it with the tools you have; your last reply is what your \
+caller gets back.";
+
+/// The section `spawn` of the config.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpawnConfig {
+    /// How deep: at this depth both tools are absent.
+    pub max_depth: u32,
+    /// The turns of a sub-agent whose call does not say.
+    pub default_max_turns: u32,
+    /// The external agent's server that `subagent_delegate` uses.
+    pub server: Option<String>,
+    /// The agent of that server.
+    pub agent: Option<String>,
+    /// The system prompt of sub-agents whose call has none.
+    pub system_prompt: Option<String>,
+}
+
+impl Default for SpawnConfig {
+    fn default() -> SpawnConfig {
+        SpawnConfig { max_depth: 2, default_max_turns: 10, server: None, agent: None, system_prompt: None }
+    }
+}
+
+impl SpawnConfig {
+    /// What is wrong with the section, in words for the person who wrote it.
+    pub fn problem(&self) -> Option<String> {
+        if self.default_max_turns == 0 {
+            return Some("spawn.default_max_turns must be at least 1".to_owned());
+        }
+        let key =
+            [("server", &self.server), ("agent", &self.agent)].into_iter().find(|(_, value)| value.is_some());
+        key.map(|(key, _)| format!("spawn.{key}: this version cannot run external agents; remove it"))
+    }
+
+    /// Reads a call of `subagent_spawn`.
+    pub fn parse(&self, arguments: &str) -> Result<Delegation, String> {
+        let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
+        let turns = match value.get("maxTurns") {
+            None | Some(Value::Null) => self.default_max_turns,
+            Some(turns) => whole(turns).ok_or("maxTurns must be a whole number of at least 1")?,
+        };
+        let prompt = optional_text(&value, "systemPrompt")?.or_else(|| self.system_prompt.clone());
+        Ok(Delegation {
+            turns: Some(turns),
+            system_prompt: prompt.map(Text::from),
+            ..common(&value, "Subagent task")?
+        })
+    }
+
+    /// Reads a call of `subagent_delegate`.
+    pub fn parse_delegate(&self, arguments: &str) -> Result<Delegation, String> {
+        let value = json::parse(arguments).map_err(|cause| format!("Invalid {DELEGATE} input: {cause}"))?;
+        let part = common(&value, "Delegated task")?;
+        for key in ["serverName", "agentId"] {
+            if let Some(name) = optional_text(&value, key)? {
+                return Err(format!(
+                    "Unknown {key} '{}': no external agents are configured ([acp.servers.NAME])",
+                    inert(&name, 64)
+                ));
+            }
+        }
+        Ok(Delegation { turns: Some(1), tools: Some(Vec::new()), single: true, ..part })
+    }
+
+    /// The sub-agent and what it is to be given: all that its caller may use; nothing for a single generation.
+    pub(super) fn equip(&self, part: &Delegation, caller: &Caller<'_>) -> (Agent, Wish) {
+        let name = part.role.clone().unwrap_or_default();
+        let prompt = part.system_prompt.as_ref().map_or(PROMPT, |prompt| prompt.as_str()).to_owned();
+        let agent = Agent { id: fold(&name), name, prompt, ..Agent::default() };
+        let tools = if part.single {
+            Vec::new()
+        } else {
+            caller.authority.tools.intersection(&caller.authority.lend).cloned().collect()
+        };
+        (agent, Wish { tools: Some(tools), ..Wish::default() })
+    }
+}
+
+/// A whole number of at least one, also where it is written as `5.0`.
+fn whole(value: &Value) -> Option<u32> {
+    let number = value.as_u64().or_else(|| {
+        let number = value.as_f64()?;
+        (number.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&number)).then_some(number as u64)
+    })?;
+    u32::try_from(number).ok().filter(|number| *number > 0)
+}
+
+fn optional_text(value: &Value, key: &str) -> Result<Option<String>, String> {
+    match value.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Some(_) => Err(format!("Invalid '{key}' argument: expected a string")),
+    }
+}
+
+fn common(value: &Value, untitled: &str) -> Result<Delegation, String> {
+    let task = optional_text(value, "task")?.ok_or("Missing 'task' argument")?;
+    let description = optional_text(value, "description")?;
+    let description =
+        description.map(|text| inert(&text, DESCRIPTION_LENGTH)).filter(|text| !text.is_empty());
+    Ok(Delegation {
+        face: Face::Spawn,
+        role: Some(description.unwrap_or_else(|| untitled.to_owned())),
+        task: Text::from(task),
+        ..Delegation::default()
+    })
+}
+
+/// What the model is told about `subagent_spawn`.
+pub fn spec() -> ToolSpec {
+    ToolSpec {
+        name: NAME.to_owned(),
+        description:
+            "Run a sub-agent in a loop of its own, with your tools, and get its final text back. It sees \
+                      nothing of this conversation: put all that it needs into the task."
+                .to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "task": { "type": "string", "description": "What to do, with all there is to know" },
+                "description": { "type": "string", "description": "A few words for whoever watches" },
+                "maxTurns": { "type": "number", "description": "How many replies it may make" },
+                "systemPrompt": { "type": "string", "description": "Who it is, where the usual prompt does not fit" }
+            },
+            "required": ["task", "description"]
+        }),
+        category: Category::Subagent,
+    }
+}
+
+/// What the model is told about `subagent_delegate`.
+pub fn delegate_spec() -> ToolSpec {
+    ToolSpec {
+        name: DELEGATE.to_owned(),
+        description:
+            "Get one answer, without tools and without a loop, from an external agent or, where none is \
+                      named, from the model."
+                .to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "task": { "type": "string", "description": "What to answer, with all there is to know" },
+                "description": { "type": "string", "description": "A few words for whoever watches" },
+                "serverName": { "type": "string", "description": "The external agent's server" },
+                "agentId": { "type": "string", "description": "The agent of that server" }
+            },
+            "required": ["task", "description"]
+        }),
+        category: Category::Subagent,
+    }
+}
+
+/// What the caller's model reads when the sub-agent has ended.
+pub fn render(part: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
+    let description = part.role.as_deref().unwrap_or_default();
+    let text = shown(outcome.text.as_str(), limit, handle);
+    let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
+    match failure(&outcome.status) {
+        Some(cause) => {
+            let so_far = so_far(if outcome.text.is_empty() { "" } else { &text });
+            ToolOutput::error(format!("Subagent '{description}' failed: {cause}{so_far}{note}"))
+        }
+        None if outcome.status == Status::Detached => {
+            ToolOutput::ok(format!("'{description}' goes on by itself as session {handle}{note}"))
+        }
+        None => ToolOutput::ok(format!("{text}{note}")),
+    }
+}

@@ -1,0 +1,359 @@
+//! Face B: `subagent`, a recursive helper that reports at its end, and `parallel_subagent`, several at once.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::delegate::{Keep, fold, is_role};
+use super::{Caller, PartEnd, Plan, failure, names, so_far};
+use crate::agent::Agent;
+use crate::delegation::{Delegation, Face, Outcome, Status, Which};
+use crate::grant::Wish;
+use crate::json;
+use crate::message::{Category, ToolOutput, ToolSpec};
+use crate::text::{Text, cut};
+
+/// The tool's name.
+pub const NAME: &str = "subagent";
+/// The tool that starts several.
+pub const PARALLEL: &str = "parallel_subagent";
+
+/// The prompt that asks for the report, where a call has none.
+const SUMMARY: &str = "Summarize your findings concisely";
+/// The most turns that a call may ask for.
+const MOST_TURNS: u64 = 50;
+/// How many tasks of a parallel call run at once, where it does not say.
+const AT_ONCE: u64 = 5;
+/// The most tasks of a parallel call.
+const MOST_TASKS: usize = 1_000;
+/// What stands at the end of a report that was cut.
+const CUT_MARK: &str = "\n... (truncated)";
+
+const PROMPT: &str = "You are a helper that another agent has called in for one task. Work on it with the tools you \
+have until it is done; you may call in helpers of your own. At the end you are asked for a report, which is all that \
+your caller gets to see.";
+
+/// The section `subagent` of the config.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SubagentConfig {
+    /// How many levels there are, the root included.
+    pub max_depth: u32,
+    /// The turns of a helper whose call does not say.
+    pub default_max_turns: u32,
+    /// How many bytes of a report the caller reads.
+    pub output_max_size: usize,
+    /// How long the sessions of helpers are kept.
+    pub keep: Keep,
+}
+
+impl Default for SubagentConfig {
+    fn default() -> SubagentConfig {
+        SubagentConfig { max_depth: 3, default_max_turns: 10, output_max_size: 4096, keep: Keep::default() }
+    }
+}
+
+/// The arguments, as a model writes them.
+#[derive(Debug, Deserialize)]
+struct Input {
+    label: String,
+    task_prompt: String,
+    #[serde(default)]
+    summary_prompt: Option<String>,
+    #[serde(default)]
+    allowed_tools: Option<Vec<String>>,
+    #[serde(default)]
+    max_turns: Option<i64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ParallelInput {
+    tasks: Vec<Value>,
+    #[serde(default)]
+    max_concurrent: Option<u64>,
+    #[serde(default)]
+    fail_fast: bool,
+}
+
+impl SubagentConfig {
+    /// What is wrong with the section, in words for the person who wrote it.
+    pub fn problem(&self) -> Option<String> {
+        if !(1..=MOST_TURNS).contains(&u64::from(self.default_max_turns)) {
+            return Some("subagent.default_max_turns must be between 1 and 50".to_owned());
+        }
+        None
+    }
+
+    /// What the model is told about `subagent`.
+    pub fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: NAME.to_owned(),
+            description: "Have a helper do one task in a conversation of its own, and get its report back. The helper \
+                          sees nothing of this conversation: put all that it needs into task_prompt. When it is done \
+                          it is asked summary_prompt, and the answer to that is the result."
+                .to_owned(),
+            schema: json!({ "type": "object", "properties": self.properties(), "required": ["label", "task_prompt"] }),
+            category: Category::Subagent,
+        }
+    }
+
+    fn properties(&self) -> Value {
+        properties(self.default_max_turns)
+    }
+
+    fn recursion(&self, caller: &Caller<'_>) -> String {
+        format!(
+            "Maximum recursion depth exceeded (subagent limit {}, current depth {})",
+            self.max_depth, caller.depth
+        )
+    }
+
+    /// Reads a call of `subagent`. The depth is looked at before the arguments are.
+    pub fn parse(&self, caller: &Caller<'_>, may_start: bool, arguments: &str) -> Result<Delegation, String> {
+        if !may_start {
+            return Err(self.recursion(caller));
+        }
+        let value = json::parse(arguments).map_err(invalid)?;
+        self.part(caller, value)
+    }
+
+    /// Reads a call of `parallel_subagent`.
+    pub fn parse_parallel(
+        &self,
+        caller: &Caller<'_>,
+        may_start: bool,
+        arguments: &str,
+    ) -> Result<Plan, String> {
+        if !may_start {
+            return Err(self.recursion(caller));
+        }
+        let value = json::parse(arguments).map_err(invalid)?;
+        let input: ParallelInput = serde_json::from_value(value).map_err(invalid)?;
+        if input.tasks.is_empty() {
+            return Err("tasks cannot be empty".to_owned());
+        }
+        if input.tasks.len() > MOST_TASKS {
+            return Err(format!(
+                "tasks has {} entries, at most {MOST_TASKS} are possible",
+                input.tasks.len()
+            ));
+        }
+        let part = |(index, task): (usize, Value)| {
+            self.part(caller, task).map_err(|cause| format!("tasks[{index}]: {cause}"))
+        };
+        let parts = input.tasks.into_iter().enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
+        let at_once = usize::try_from(input.max_concurrent.unwrap_or(AT_ONCE).max(1)).unwrap_or(usize::MAX);
+        Ok(Plan { parts, at_once, fail_fast: input.fail_fast })
+    }
+
+    fn part(&self, caller: &Caller<'_>, value: Value) -> Result<Delegation, String> {
+        let input: Input = serde_json::from_value(value).map_err(invalid)?;
+        let task = input.task_prompt.trim();
+        if task.is_empty() {
+            return Err("task_prompt cannot be empty".to_owned());
+        }
+        let label = input.label.trim();
+        if label.is_empty() {
+            return Err("label cannot be empty".to_owned());
+        }
+        if !is_role(label) {
+            return Err(
+                "Invalid 'label' argument: one line of 1 to 64 characters without brackets".to_owned()
+            );
+        }
+        let turns = input.max_turns.unwrap_or(i64::from(self.default_max_turns));
+        let turns = u64::try_from(turns).ok().filter(|turns| (1..=MOST_TURNS).contains(turns));
+        let turns = turns.ok_or("max_turns must be between 1 and 50")?;
+        let tools = input.allowed_tools.map(|tools| whitelist(caller, &tools)).transpose()?;
+        let report = input.summary_prompt.filter(|prompt| !prompt.trim().is_empty());
+        Ok(Delegation {
+            face: Face::Subagent,
+            role: Some(label.to_owned()),
+            task: Text::from(task),
+            tools,
+            turns: u32::try_from(turns).ok(),
+            report: Some(report.map_or_else(|| Text::from(SUMMARY), Text::from)),
+            ..Delegation::default()
+        })
+    }
+
+    /// What the caller's model reads when the helper has ended.
+    pub fn render(&self, part: &Delegation, outcome: &Outcome, handle: &str) -> ToolOutput {
+        let label = part.role.as_deref().unwrap_or_default();
+        let text = self.report(outcome);
+        let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
+        match failure(&outcome.status) {
+            Some(cause) => {
+                ToolOutput::error(format!("Subagent '{label}' failed: {cause}{}{note}", so_far(&text)))
+            }
+            None if outcome.status == Status::Detached => {
+                ToolOutput::ok(format!("'{label}' goes on by itself as session {handle}{note}"))
+            }
+            None => ToolOutput::ok(format!("{text}{note}")),
+        }
+    }
+
+    fn report(&self, outcome: &Outcome) -> String {
+        let whole = outcome.text.as_str();
+        let mut text = cut(whole, self.output_max_size).to_owned();
+        if whole.len() > self.output_max_size {
+            text.push_str(CUT_MARK);
+        }
+        text
+    }
+
+    /// What the caller's model reads when all helpers of a parallel call have ended.
+    pub fn render_parallel(&self, parts: &[(Delegation, PartEnd)], total_ms: u64) -> ToolOutput {
+        let result = |(part, end): &(Delegation, PartEnd)| {
+            let error = failure(&end.outcome.status);
+            let note = end.outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
+            json!({
+                "label": part.role.as_deref().unwrap_or_default(),
+                "success": error.is_none(),
+                "output": format!("{}{note}", self.report(&end.outcome)),
+                "duration_ms": end.duration_ms,
+                "error": error,
+                "tokens_used": end.tokens,
+            })
+        };
+        let results: Vec<Value> = parts.iter().map(result).collect();
+        let failed = parts.iter().filter(|(_, end)| failure(&end.outcome.status).is_some()).count();
+        let whole = json!({
+            "results": results,
+            "total_duration_ms": total_ms,
+            "successful": parts.len() - failed,
+            "failed": failed,
+        });
+        ToolOutput::ok(whole.to_string())
+    }
+}
+
+fn properties(default_turns: u32) -> Value {
+    json!({
+        "label": { "type": "string", "description": "A short name for the task" },
+        "task_prompt": { "type": "string", "description": "What to do, with all there is to know" },
+        "summary_prompt": {
+            "type": "string",
+            "default": SUMMARY,
+            "description": "What the helper is asked at its end; the answer is the result"
+        },
+        "allowed_tools": {
+            "type": ["array", "null"],
+            "items": { "type": "string" },
+            "default": null,
+            "description": "The only tools that it may use; all of yours when absent"
+        },
+        "max_turns": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MOST_TURNS,
+            "default": default_turns,
+            "description": "How many replies it may make before its report"
+        }
+    })
+}
+
+/// What the model is told about `parallel_subagent`.
+pub fn parallel_spec() -> ToolSpec {
+    let task = json!({
+        "type": "object",
+        "properties": properties(SubagentConfig::default().default_max_turns),
+        "required": ["label", "task_prompt"]
+    });
+    ToolSpec {
+        name: PARALLEL.to_owned(),
+        description:
+            "Have several helpers work side by side, as `subagent` does with one, and get all their reports \
+                      back as JSON, in the order of the tasks."
+                .to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper for each" },
+                "max_concurrent": { "type": "integer", "minimum": 1, "default": AT_ONCE },
+                "fail_fast": {
+                    "type": "boolean",
+                    "default": false,
+                    "description": "Stop the others as soon as one fails"
+                }
+            },
+            "required": ["tasks"]
+        }),
+        category: Category::Subagent,
+    }
+}
+
+fn invalid(cause: serde_json::Error) -> String {
+    format!("Invalid subagent input: {cause}")
+}
+
+fn whitelist(caller: &Caller<'_>, tools: &[String]) -> Result<Vec<String>, String> {
+    let mut allowed = Vec::new();
+    for name in tools {
+        for name in names(std::slice::from_ref(name)) {
+            if name == NAME || name == PARALLEL {
+                return Err(format!("Subagent cannot have '{name}' in allowed_tools"));
+            }
+            if !caller.authority.lend.contains(&name) {
+                return Err(format!("Unknown tool in allowed_tools: {}", super::inert(&name, 64)));
+            }
+            allowed.push(name);
+        }
+    }
+    Ok(allowed)
+}
+
+/// The helper and what it is to be given: a whitelist, or what its caller may use; this face's own tools always.
+pub(super) fn equip(part: &Delegation, caller: &Caller<'_>) -> (Agent, Wish) {
+    let label = part.role.clone().unwrap_or_default();
+    let agent = Agent { id: fold(&label), name: label, prompt: PROMPT.to_owned(), ..Agent::default() };
+    let mut tools = match &part.tools {
+        Some(tools) => tools.clone(),
+        None => caller.authority.tools.intersection(&caller.authority.lend).cloned().collect(),
+    };
+    for own in [NAME, PARALLEL] {
+        if caller.authority.lend.contains(own) && !tools.iter().any(|tool| tool == own) {
+            tools.push(own.to_owned());
+        }
+    }
+    (agent, Wish { tools: Some(tools), ..Wish::default() })
+}
+
+/// What is known about a helper that has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Receipt<'a> {
+    /// Its label.
+    pub label: &'a str,
+    /// How deep it was.
+    pub depth: u32,
+    /// Its model calls, of both phases.
+    pub turns: u64,
+    /// The turns that its task phase had.
+    pub max_turns: u32,
+    /// How it ended.
+    pub status: &'a Status,
+    /// Tokens that it sent and that came back, of both phases.
+    pub tokens: (u64, u64),
+}
+
+/// The metadata of a helper, as strings.
+pub fn metadata(receipt: &Receipt<'_>) -> BTreeMap<&'static str, String> {
+    let (prompt, completion) = receipt.tokens;
+    let complete = *receipt.status == Status::Done;
+    let mut metadata = BTreeMap::from([
+        ("subagent_label", receipt.label.to_owned()),
+        ("recursion_depth", receipt.depth.saturating_sub(1).to_string()),
+        ("child_depth", receipt.depth.to_string()),
+        ("turns_used", receipt.turns.to_string()),
+        ("completion_status", if complete { "complete" } else { "incomplete" }.to_owned()),
+        ("tokens_used", prompt.saturating_add(completion).to_string()),
+        ("prompt_tokens", prompt.to_string()),
+        ("completion_tokens", completion.to_string()),
+    ]);
+    if *receipt.status == (Status::Incomplete { limit: Which::Turns }) {
+        metadata.insert("max_turns_reached", "true".to_owned());
+        metadata.insert("max_turns", receipt.max_turns.to_string());
+    }
+    metadata
+}
