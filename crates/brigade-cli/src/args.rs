@@ -80,6 +80,8 @@ pub(crate) enum Command {
     Tools(Tools),
     /// Look at the configuration
     Config(Config),
+    /// Let the files of a project count: its configuration, agents and skills
+    Trust(Trust),
     /// Watch a brigade repair a small project: no key, no network, a few seconds
     Demo,
 }
@@ -237,6 +239,23 @@ pub(crate) struct Config {
 pub(crate) enum ConfigCommand {
     /// Every value that is in force, and where it comes from
     Show,
+}
+
+/// Arguments of `trust`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Trust {
+    /// The project, or a folder in it; the current folder when absent
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Trust it without asking
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Trust it no longer
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) revoke: bool,
+    /// All projects that are trusted
+    #[arg(long, conflicts_with_all = ["yes", "revoke", "folder"])]
+    pub(crate) list: bool,
 }
 
 #[cfg(test)]

@@ -8,3 +8,4 @@ pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod tell;
 pub(crate) mod tools;
+pub(crate) mod trust;

@@ -14,7 +14,7 @@ use brigade_core::permission::Permissions;
 use brigade_core::{Authority, Event, SessionId};
 use brigade_sandbox::GuardCommand;
 
-use crate::args::Flags;
+use crate::args::{Flags, Global};
 use crate::command::demo;
 use crate::failure::Failure;
 use crate::settings::{SCRIPT, Settings};
@@ -27,26 +27,26 @@ pub(crate) fn store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
     Ok(Arc::new(SqliteStore::open(&settings.store)?))
 }
 
-/// Moves the settings to the folder that a session works in, unless the person names another.
+/// The settings of the folder that a session works in, unless the person names another.
 pub(crate) async fn at_home(
-    mut settings: Settings,
+    global: &Global,
     flags: &Flags,
     store: &dyn Store,
     session: &SessionId,
 ) -> Result<Settings, Failure> {
-    if flags.cwd.is_some() {
-        return Ok(settings);
-    }
-    if let Some(folder) = recorded_folder(store, session).await? {
+    if flags.cwd.is_none()
+        && let Some(folder) = recorded_folder(store, session).await?
+    {
         if !folder.is_dir() {
             let folder = folder.display();
             return Err(Failure::usage(format!(
                 "{folder}, where {session} worked, is gone; name a folder with --cwd"
             )));
         }
-        settings.folder = folder;
+        let flags = Flags { cwd: Some(folder), ..flags.clone() };
+        return Settings::for_run(global, &flags);
     }
-    Ok(settings)
+    Settings::for_run(global, flags)
 }
 
 /// The folder that the session's last round worked in.

@@ -14,6 +14,7 @@ mod report;
 mod safe;
 mod settings;
 mod terminal;
+mod trust;
 mod units;
 
 use clap::Parser;
@@ -50,6 +51,7 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
         Command::Sessions(sessions) => command::sessions::run(&global, sessions),
         Command::Tools(tools) => command::tools::run(&global, &tools),
         Command::Config(config) => command::config::run(&global, &config),
+        Command::Trust(trust) => command::trust::run(&global, &trust),
         Command::Demo => command::demo::run(global),
     }
 }

@@ -6,6 +6,7 @@ mod environment;
 mod keys;
 mod layers;
 mod nearest;
+mod project;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,10 +21,14 @@ use toml::{Table, Value};
 
 use crate::args::{Flags, Global};
 use crate::failure::Failure;
+use crate::trust::{self, TrustedProject};
 use crate::units;
+
+use environment::nowhere;
 
 pub(crate) use environment::Environment;
 pub(crate) use layers::Layers;
+pub(crate) use project::ProjectConfig;
 
 /// The prefix of models that stand in a file.
 pub(crate) const SCRIPT: &str = "script:";
@@ -53,26 +58,49 @@ pub(crate) struct Settings {
     pub(crate) layers: Layers,
     /// Where the configuration is read from.
     pub(crate) config_file: PathBuf,
+    /// The project that the folder belongs to, if it is trusted: agents and skills of it may be used.
+    pub(crate) project: Option<TrustedProject>,
     /// What was read from the environment.
     pub(crate) environment: Environment,
 }
 
 impl Settings {
-    /// Settings of a command that runs agents.
+    /// Settings of a command that runs agents, with those of the project that it runs in.
     pub(crate) fn for_run(global: &Global, flags: &Flags) -> Result<Settings, Failure> {
         let environment = Environment::read()?;
-        let mut layers = Layers::defaults()?;
-        let places = Places::of(&environment)?;
-        layers.add_file(&places.config)?;
-        layers.add_environment(&environment.brigade)?;
-        layers.add_set(&global.set)?;
-        layers.add_flags(flag_values(flags))?;
-        Settings::resolve(environment, places, layers, global, flags)
+        let project = trust::project(&environment, &folder(&environment, flags))?;
+        Settings::layered(environment, project, global, flags)
     }
 
     /// Settings of a command that only looks.
     pub(crate) fn to_look(global: &Global) -> Result<Settings, Failure> {
         Settings::for_run(global, &Flags::default())
+    }
+
+    /// Settings without those of any project: enough to find a session, whose folder says which project counts.
+    pub(crate) fn of_the_person(global: &Global) -> Result<Settings, Failure> {
+        Settings::layered(Environment::read()?, None, global, &Flags::default())
+    }
+
+    fn layered(
+        environment: Environment,
+        project: Option<TrustedProject>,
+        global: &Global,
+        flags: &Flags,
+    ) -> Result<Settings, Failure> {
+        let mut layers = Layers::defaults()?;
+        let places = Places::of(&environment)?;
+        layers.add_file(&places.config)?;
+        if let Some(project) = &project
+            && let Some(config) = ProjectConfig::read(&project.root, &project.files)?
+        {
+            layers.add_project(&config)?;
+        }
+        layers.add_environment(&environment.brigade)?;
+        layers.add_set(&global.set)?;
+        layers.add_flags(flag_values(flags))?;
+        let settings = Settings::resolve(environment, places, layers, global, flags)?;
+        Ok(Settings { project, ..settings })
     }
 
     /// Settings that nobody's configuration changes, apart from the place of the store: what the demo leaves behind
@@ -83,7 +111,7 @@ impl Settings {
         layers.add_flags(flag_values(flags))?;
         let places = Places::of(&environment)?;
         let mut settings = Settings::resolve(environment, places, layers, global, flags)?;
-        if let Ok(configured) = Settings::to_look(global) {
+        if let Ok(configured) = Settings::of_the_person(global) {
             settings.store = configured.store;
         }
         Ok(settings)
@@ -131,7 +159,8 @@ impl Settings {
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
             budget: raw.budget.resolve()?,
             permissions: raw.permissions.resolve(),
-            folder: environment.absolute(flags.cwd.as_deref().unwrap_or(Path::new("."))),
+            folder: folder(&environment, flags),
+            project: None,
             layers,
             config_file: places.config,
             environment,
@@ -147,15 +176,15 @@ struct Places {
 
 impl Places {
     fn of(environment: &Environment) -> Result<Places, Failure> {
-        let nowhere = || {
-            Failure::usage(
-                "neither BRIGADE_HOME nor HOME is set, so there is no place for configuration and sessions",
-            )
-        };
         let config = environment.config_folder().ok_or_else(nowhere)?.join("config.toml");
         let data = environment.data_folder().ok_or_else(nowhere)?.join("sessions.db");
         Ok(Places { config, data })
     }
+}
+
+/// The folder to work in.
+fn folder(environment: &Environment, flags: &Flags) -> PathBuf {
+    environment.absolute(flags.cwd.as_deref().unwrap_or(Path::new(".")))
 }
 
 /// Flags that stand for a key of the configuration.

@@ -33,6 +33,11 @@ pub(crate) fn types_input() -> bool {
     std::io::stdin().is_terminal()
 }
 
+/// Whether somebody is there who sees a question and can answer it.
+pub(crate) fn can_ask() -> bool {
+    types_input() && std::io::stderr().is_terminal()
+}
+
 /// Columns and rows of standard error, asked anew each time because windows change.
 pub(crate) fn size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {

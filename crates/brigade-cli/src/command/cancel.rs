@@ -20,7 +20,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Runs it.
 pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, Failure> {
     let session = engine::session(&cancel.id)?;
-    let mut settings = Settings::to_look(global)?;
+    let mut settings = Settings::of_the_person(global)?;
     engine::many_threads()?.block_on(async {
         let store = engine::store(&settings)?;
         // A folder that is gone is no reason not to stop.

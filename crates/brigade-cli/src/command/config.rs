@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::args::{Config, ConfigCommand, Global, OutputFormat};
 use crate::failure::{Exit, Failure};
 use crate::output;
+use crate::safe;
 use crate::settings::Settings;
 
 /// Runs it.
@@ -16,8 +17,11 @@ pub(crate) fn run(global: &Global, config: &Config) -> Result<Exit, Failure> {
     let layers = settings.layers.without_secrets();
     match global.output_format {
         OutputFormat::Text => {
+            let project = settings.project.map_or_else(String::new, |project| {
+                format!("# trusted project: {}\n", safe::line(&project.root.display().to_string()))
+            });
             let head = format!(
-                "# configuration: {}\n# sessions: {}\n\n",
+                "# configuration: {}\n{project}# sessions: {}\n\n",
                 settings.config_file.display(),
                 settings.store.display()
             );
@@ -29,6 +33,7 @@ pub(crate) fn run(global: &Global, config: &Config) -> Result<Exit, Failure> {
                 "config": layers.table(),
                 "origins": origins,
                 "config_file": settings.config_file,
+                "project": settings.project.map(|project| project.root),
                 "store": settings.store,
             }))?;
         }

@@ -17,10 +17,10 @@ use crate::terminal;
 /// Runs it.
 pub(crate) fn run(global: Global, resume: Resume) -> Result<Exit, Failure> {
     let session = engine::session(&resume.id)?;
-    let settings = Settings::for_run(&global, &resume.flags)?;
+    let person = Settings::of_the_person(&global)?;
     engine::many_threads()?.block_on(async {
-        let store = engine::store(&settings)?;
-        let settings = engine::at_home(settings, &resume.flags, &*store, &session).await?;
+        let store = engine::store(&person)?;
+        let settings = engine::at_home(&global, &resume.flags, &*store, &session).await?;
         let runtime = engine::runtime(&settings, store)?;
         match go_on(&global, &resume.flags, &settings, &runtime, &session).await? {
             GoneOn::Ended(exit) => Ok(exit),

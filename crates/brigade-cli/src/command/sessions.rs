@@ -24,7 +24,7 @@ use crate::units;
 
 /// Runs it.
 pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, Failure> {
-    let settings = Settings::to_look(global)?;
+    let settings = Settings::of_the_person(global)?;
     let look = Look { global, store: engine::store(&settings)? };
     engine::one_thread()?.block_on(async {
         match sessions.command {

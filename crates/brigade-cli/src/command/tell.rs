@@ -24,10 +24,10 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
     if text.trim().is_empty() {
         return Err(Failure::usage("there is nothing to tell; say something after the id"));
     }
-    let settings = Settings::for_run(&global, &tell.flags)?;
+    let person = Settings::of_the_person(&global)?;
     engine::many_threads()?.block_on(async {
-        let store = engine::store(&settings)?;
-        let settings = engine::at_home(settings, &tell.flags, &*store, &session).await?;
+        let store = engine::store(&person)?;
+        let settings = engine::at_home(&global, &tell.flags, &*store, &session).await?;
         let runtime = engine::runtime(&settings, store)?;
         runtime.tell(&session, &text).await?;
         let root = session.root_id();

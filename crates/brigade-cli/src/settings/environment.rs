@@ -93,6 +93,18 @@ impl Environment {
         self.folder(self.config_home.as_ref(), ".config")
     }
 
+    /// The file that says which projects are trusted.
+    pub(crate) fn trusted_file(&self) -> Result<PathBuf, Failure> {
+        Ok(self.data_folder().ok_or_else(nowhere)?.join("trusted.json"))
+    }
+
+    /// Whether a folder is the person's home, or the one around `BRIGADE_HOME`.
+    pub(crate) fn is_the_persons(&self, folder: &Path) -> bool {
+        let same = |own: &Path, folder: &Path| own.canonicalize().is_ok_and(|own| own == folder);
+        self.home.as_deref().is_some_and(|home| same(home, folder))
+            || self.brigade_home.as_deref().is_some_and(|home| same(home, &folder.join(".brigade")))
+    }
+
     /// The folder of the sessions.
     pub(super) fn data_folder(&self) -> Option<PathBuf> {
         self.folder(self.data_home.as_ref(), ".local/share")
@@ -121,6 +133,13 @@ impl Environment {
         let text = canonical.to_str().ok_or_else(|| unreadable("its path is not UTF-8"))?;
         Ok(format!("{SCRIPT}{text}"))
     }
+}
+
+/// There is no place for anything.
+pub(super) fn nowhere() -> Failure {
+    Failure::usage(
+        "neither BRIGADE_HOME nor HOME is set, so there is no place for configuration and sessions",
+    )
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use super::keys::{self, Kind};
+use super::project::ProjectConfig;
 use crate::failure::Failure;
 
 /// The values in force, and where each comes from.
@@ -37,22 +38,37 @@ impl Layers {
 
     /// Adds `config.toml`, or `config.json` beside it.
     pub(super) fn add_file(&mut self, toml_file: &Path) -> Result<(), Failure> {
-        let json_file = toml_file.with_extension("json");
-        let (toml, json) = (read(toml_file)?, read(&json_file)?);
-        let (file, table) = match (toml, json) {
-            (None, None) => return Ok(()),
-            (Some(_), Some(_)) => {
-                let names = format!("{} and {}", toml_file.display(), json_file.display());
-                return Err(Failure::usage(format!("{names} both exist; keep one of them")));
+        match parse(toml_file, read)? {
+            Some((table, origin)) => self.add(table, &origin),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the configuration of a trusted project. Its rules join those of the person, so that a project cannot lift
+    /// what the person forbids.
+    pub(super) fn add_project(&mut self, project: &ProjectConfig) -> Result<(), Failure> {
+        let ProjectConfig { table, file } = project;
+        let mut table = table.clone();
+        let mut joined = Vec::new();
+        if let Some(Value::Table(rules)) = table.get_mut("permissions") {
+            for (list, value) in rules.iter_mut() {
+                let path = vec!["permissions".to_owned(), list.clone()];
+                let (Some(before), Some(more)) = (self.rules(list), value.as_array_mut()) else { continue };
+                more.retain(|rule| !before.contains(rule));
+                more.splice(0..0, before);
+                let origin = self.origins.get(&path).map_or("", String::as_str);
+                joined.push((format!("{origin} and {file}"), path));
             }
-            (Some(text), None) => {
-                (toml_file, toml::from_str::<Table>(&text).map_err(|error| error.to_string()))
-            }
-            (None, Some(text)) => (json_file.as_path(), from_json(&text)),
-        };
-        let origin = file.display().to_string();
-        let table = table.map_err(|error| Failure::usage(format!("{origin}: {}", error.trim_end())))?;
-        self.add(table, &origin)
+        }
+        self.add(table, file)?;
+        self.origins.extend(joined.into_iter().map(|(origin, path)| (path, origin)));
+        Ok(())
+    }
+
+    /// The rules of a list, if there are any.
+    fn rules(&self, list: &str) -> Option<Vec<Value>> {
+        let rules = self.table.get("permissions").and_then(|section| section.get(list));
+        rules.and_then(Value::as_array).filter(|rules| !rules.is_empty()).cloned()
     }
 
     /// Adds variables such as `SWARM__MAX_DEPTH`.
@@ -151,6 +167,26 @@ impl Layers {
     }
 }
 
+/// Reads `config.toml` or `config.json` beside it, and says which of them it was.
+pub(super) fn parse(
+    toml_file: &Path,
+    read: impl Fn(&Path) -> Result<Option<String>, Failure>,
+) -> Result<Option<(Table, String)>, Failure> {
+    let json_file = toml_file.with_extension("json");
+    let (file, table) = match (read(toml_file)?, read(&json_file)?) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => {
+            let names = format!("{} and {}", toml_file.display(), json_file.display());
+            return Err(Failure::usage(format!("{names} both exist; keep one of them")));
+        }
+        (Some(text), None) => (toml_file, toml::from_str::<Table>(&text).map_err(|error| error.to_string())),
+        (None, Some(text)) => (json_file.as_path(), from_json(&text)),
+    };
+    let origin = file.display().to_string();
+    let table = table.map_err(|error| Failure::usage(format!("{origin}: {}", error.trim_end())))?;
+    Ok(Some((table, origin)))
+}
+
 fn read(file: &Path) -> Result<Option<String>, Failure> {
     match std::fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),
@@ -240,7 +276,7 @@ fn merge(
     }
 }
 
-fn quoted(key: &str) -> String {
+pub(super) fn quoted(key: &str) -> String {
     let bare =
         !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     if bare { key.to_owned() } else { Value::String(key.to_owned()).to_string() }

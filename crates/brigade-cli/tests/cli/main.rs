@@ -13,3 +13,4 @@ mod formats;
 mod sessions;
 mod stories;
 mod support;
+mod trust;

@@ -1,0 +1,240 @@
+//! `brigade trust`: shows what a project brings along, and lets it count if the person says so.
+
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::args::{Global, OutputFormat, Trust};
+use crate::clock;
+use crate::failure::{Exit, Failure};
+use crate::finish::quoted;
+use crate::output;
+use crate::render::{fit, pad};
+use crate::safe;
+use crate::settings::{Environment, ProjectConfig};
+use crate::terminal;
+use crate::trust::{self, Content, Files, Record, Standing};
+use crate::units;
+
+/// The most files that are shown.
+const MOST_FILES: usize = 60;
+/// The most lines of settings that are shown.
+const MOST_SETTINGS: usize = 200;
+const WIDEST: usize = 300;
+/// Settings that let agents do more. They are shown last, where the question is.
+const WEIGHTY: [&str; 3] = ["mcpServers", "acp", "permissions"];
+
+/// Runs it.
+pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, Failure> {
+    let environment = Environment::read()?;
+    if trust.list {
+        return list(global, &environment);
+    }
+    let folder = environment.absolute(trust.folder.as_deref().unwrap_or(Path::new(".")));
+    if trust.revoke {
+        return revoke(global, &environment, &folder);
+    }
+    let Some(root) = trust::find(&environment, &folder) else {
+        return Err(nothing_there(&folder));
+    };
+    let record = Record::read(&environment)?;
+    let files = Files::read(&root)
+        .map_err(|problem| Failure::usage(format!("{} cannot be trusted: {problem}", root.display())))?;
+    let found = Found { config: ProjectConfig::read(&root, &files)?, root, files };
+    if record.hash(&found.root) == Some(found.files.hash()) {
+        return found.report(global, "is trusted already; nothing has changed");
+    }
+    if trust.yes {
+        // Whoever says yes beforehand still sees what was trusted.
+        if global.output_format == OutputFormat::Text {
+            output::note(&found.text());
+        }
+    } else {
+        output::note(&found.text());
+        if !terminal::can_ask() {
+            let folder = found.root.display().to_string();
+            return Err(Failure::usage(format!(
+                "there is no terminal to ask at; if you trust these files: brigade trust --yes {}",
+                quoted(&folder)
+            )));
+        }
+        if !agreed()? {
+            output::note("Nothing was changed.");
+            return Ok(Exit::Cancelled);
+        }
+    }
+    Record::trust(&environment, &found.root, found.files.hash())?;
+    found.report(global, "is trusted, until one of these files changes")
+}
+
+fn nothing_there(folder: &Path) -> Failure {
+    if !folder.is_dir() {
+        return Failure::usage(format!("{} is not a folder", folder.display()));
+    }
+    Failure::usage(format!(
+        "there is nothing to trust in {} or above it: a project has a folder .brigade, or agents of another tool such \
+         as .claude/agents; your home folder is yours and needs no trust",
+        folder.display()
+    ))
+}
+
+/// Asks, and takes only a clear yes for one.
+fn agreed() -> Result<bool, Failure> {
+    output::paint("Trust these files as they are now? [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|error| Failure::failed(format!("the answer cannot be read: {error}")))?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// What a project brings along.
+struct Found {
+    root: PathBuf,
+    files: Files,
+    config: Option<ProjectConfig>,
+}
+
+impl Found {
+    fn text(&self) -> String {
+        let mut lines = vec![safe::line(&self.root.display().to_string())];
+        let files: Vec<String> = self.files.iter().map(|(path, content)| file_line(path, content)).collect();
+        if files.is_empty() {
+            lines.push("  has no files yet".to_owned());
+        } else {
+            lines.push("  has these files:".to_owned());
+            lines.extend(files.iter().take(MOST_FILES).cloned());
+        }
+        if files.len() > MOST_FILES {
+            lines.push(format!("    … and {} more", files.len() - MOST_FILES));
+        }
+        if let Some(config) = &self.config {
+            let settings = settings(config);
+            lines.push("  has these settings:".to_owned());
+            let hidden = settings.len().saturating_sub(MOST_SETTINGS);
+            if hidden > 0 {
+                lines.push(format!(
+                    "    … {hidden} lines more than can be shown; read {}",
+                    safe::line(&config.file)
+                ));
+            }
+            lines.extend(settings.into_iter().skip(hidden));
+        }
+        lines.join("\n")
+    }
+
+    fn report(&self, global: &Global, words: &str) -> Result<Exit, Failure> {
+        if global.output_format == OutputFormat::Text {
+            output::note(&format!("{} {words}.", safe::line(&self.root.display().to_string())));
+            return Ok(Exit::Done);
+        }
+        let files: Vec<Value> = self.files.iter().map(|(path, content)| file_json(path, content)).collect();
+        output::json(&json!({
+            "type": "trust",
+            "folder": self.root,
+            "status": "trusted",
+            "hash": self.files.hash(),
+            "config_file": self.config.as_ref().map(|config| &config.file),
+            "config": self.config.as_ref().map(|config| &config.table),
+            "files": files,
+        }))?;
+        Ok(Exit::Done)
+    }
+}
+
+fn file_line(path: &Path, content: &Content) -> String {
+    let path = safe::line(&path.display().to_string());
+    let line = match content {
+        Content::File(_) => path,
+        Content::Link(target) => {
+            format!("{path} (a link to {}, which is not followed)", safe::line(&target.display().to_string()))
+        }
+        Content::Other(kind) => format!("{path} (a {kind}, which is not opened)"),
+    };
+    format!("    {}", fit(&line, WIDEST))
+}
+
+fn file_json(path: &Path, content: &Content) -> Value {
+    let path = path.display().to_string();
+    match content {
+        Content::File(bytes) => json!({ "path": path, "kind": "file", "bytes": bytes.len() }),
+        Content::Link(target) => {
+            json!({ "path": path, "kind": "link", "target": target.display().to_string() })
+        }
+        Content::Other(kind) => json!({ "path": path, "kind": kind }),
+    }
+}
+
+/// A line for each setting, and one for each item of a list, so that none is hidden behind others.
+fn settings(config: &ProjectConfig) -> Vec<String> {
+    let weight =
+        |key: &str| WEIGHTY.iter().position(|section| key.starts_with(section)).map_or(0, |at| at + 1);
+    let mut values = config.values();
+    values.sort_by_key(|(key, _)| weight(key));
+    let line = |text: &str| format!("    {}", fit(&safe::line(text), WIDEST));
+    let mut lines = Vec::new();
+    for (key, value) in values {
+        match value.as_array() {
+            Some(items) if !items.is_empty() => {
+                lines.push(line(&format!("{key} =")));
+                lines.extend(items.iter().map(|item| format!("  {}", line(&item.to_string()))));
+            }
+            _ => lines.push(line(&format!("{key} = {value}"))),
+        }
+    }
+    lines
+}
+
+fn revoke(global: &Global, environment: &Environment, folder: &Path) -> Result<Exit, Failure> {
+    let record = Record::read(environment)?;
+    // The folder itself comes first: its project may be gone, and it may be gone itself.
+    let exact = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+    let candidates = [Some(exact), trust::find(environment, folder)];
+    let Some(root) = candidates.into_iter().flatten().find(|root| record.hash(root).is_some()) else {
+        return Err(Failure::usage(format!(
+            "{} is not trusted; brigade trust --list shows what is",
+            folder.display()
+        )));
+    };
+    Record::revoke(environment, &root)?;
+    match global.output_format {
+        OutputFormat::Text => {
+            output::note(&format!("{} is trusted no longer.", safe::line(&root.display().to_string())));
+        }
+        OutputFormat::Json | OutputFormat::StreamJson => {
+            output::json(&json!({ "type": "trust", "folder": root, "status": "revoked" }))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn list(global: &Global, environment: &Environment) -> Result<Exit, Failure> {
+    let record = Record::read(environment)?;
+    let state = |folder: &str| match trust::standing(&record, Path::new(folder)) {
+        Standing::Trusted(_) => "trusted",
+        _ if !Path::new(folder).is_dir() => "gone",
+        Standing::Unknown | Standing::Changed | Standing::Unfit(_) => "changed",
+    };
+    let entries: Vec<_> = record.iter().map(|(folder, entry)| (folder, entry, state(folder))).collect();
+    if global.output_format != OutputFormat::Text {
+        let all: Vec<Value> = entries
+            .iter()
+            .map(|(folder, entry, state)| {
+                json!({ "folder": folder, "status": state, "hash": entry.hash, "at": entry.at })
+            })
+            .collect();
+        output::json(&all)?;
+    } else if entries.is_empty() {
+        output::note("No project is trusted. To look at one and decide: brigade trust DIR");
+    } else {
+        let lines = entries.iter().map(|(folder, entry, state)| {
+            let age = units::age(clock::now().saturating_sub(entry.at));
+            format!("{} {} {}", pad(state, 8), pad(&age, 4), safe::line(folder))
+        });
+        let lines: Vec<String> = lines.collect();
+        output::text(&format!("{} {} folder\n{}", pad("state", 8), pad("age", 4), lines.join("\n")))?;
+    }
+    Ok(Exit::Done)
+}

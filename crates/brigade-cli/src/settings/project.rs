@@ -1,0 +1,107 @@
+//! The layer of the configuration that a trusted project brings.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::{SCRIPT, keys, layers};
+use crate::failure::Failure;
+use crate::trust::{Content, Files};
+
+/// What a project may set. Whatever is not in this list is for the person alone, also if it is a key of tomorrow:
+///
+/// - `providers`: a server of the project would be sent the person's keys, by the names of their variables.
+/// - `store`: sessions would be kept, or looked for, where the person does not expect them.
+/// - `agents`: its paths lead to files that the hash of the project does not cover.
+///
+/// Permissions, the mode `auto` among them, and servers that are started are allowed: `brigade trust` shows them
+/// before they count. The rules of a project are added to those of the person and cannot take one away.
+const MAY_SET: [&str; 11] = [
+    "model",
+    "default_agent",
+    "delegation",
+    "swarm",
+    "subagent",
+    "spawn",
+    "budget",
+    "limits",
+    "permissions",
+    "mcpServers",
+    "acp",
+];
+
+/// The configuration of a project, checked.
+#[derive(Debug)]
+pub(crate) struct ProjectConfig {
+    /// Its values.
+    pub(crate) table: Table,
+    /// The file that they stand in.
+    pub(crate) file: String,
+}
+
+impl ProjectConfig {
+    /// Reads `.brigade/config.toml` or `.brigade/config.json` from the files of a project, as they were hashed.
+    pub(crate) fn read(root: &Path, files: &Files) -> Result<Option<ProjectConfig>, Failure> {
+        let text = |file: &Path| {
+            let found = file.strip_prefix(root).ok().and_then(|path| files.get(path));
+            let wrong = |problem: &str| Failure::usage(format!("{} {problem}", file.display()));
+            match found {
+                None => Ok(None),
+                Some(Content::File(bytes)) => match std::str::from_utf8(bytes) {
+                    Ok(text) => Ok(Some(text.to_owned())),
+                    Err(_) => Err(wrong("is not UTF-8")),
+                },
+                Some(Content::Link(_)) => {
+                    Err(wrong("is a symbolic link, which is not followed; put the file itself there"))
+                }
+                Some(Content::Other(_)) => Err(wrong("is not a file")),
+            }
+        };
+        let Some((mut table, file)) = layers::parse(&root.join(".brigade/config.toml"), text)? else {
+            return Ok(None);
+        };
+        keys::check(&table).map_err(|problem| Failure::usage(format!("{file}: {problem}")))?;
+        if let Some(key) = table.keys().find(|key| !MAY_SET.contains(&key.as_str())) {
+            return Err(Failure::usage(format!(
+                "{file}: a project may not set `{key}`, only you can; move it to your own configuration \
+                 (brigade config show names the file)"
+            )));
+        }
+        place_scripts(&mut table, root);
+        Ok(Some(ProjectConfig { table, file }))
+    }
+
+    /// Every key with its value, as one reads it.
+    pub(crate) fn values(&self) -> Vec<(String, &Value)> {
+        fn collect<'a>(table: &'a Table, path: &str, values: &mut Vec<(String, &'a Value)>) {
+            for (key, value) in table {
+                let key = layers::quoted(key);
+                let key = if path.is_empty() { key } else { format!("{path}.{key}") };
+                match value {
+                    Value::Table(inner) if !inner.is_empty() => collect(inner, &key, values),
+                    value => values.push((key, value)),
+                }
+            }
+        }
+        let mut values = Vec::new();
+        collect(&self.table, "", &mut values);
+        values
+    }
+}
+
+/// Scripts that a project names are found from its folder, wherever the command was typed.
+fn place_scripts(table: &mut Table, root: &Path) {
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) => place_scripts(inner, root),
+            Value::String(text) if key == "model" => {
+                if let Some(path) = text.strip_prefix(SCRIPT).map(PathBuf::from)
+                    && let Some(path) = root.join(path).to_str()
+                {
+                    *text = format!("{SCRIPT}{path}");
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The files of a project that trust is about, and their hash.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use brigade_core::Hash;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// The folders that are hashed with all that is in them.
+const COVERED: [&str; 7] = [
+    ".brigade",
+    ".claude/agents",
+    ".claude/skills",
+    ".opencode/agent",
+    ".opencode/agents",
+    ".gemini/agents",
+    ".codex/agents",
+];
+
+/// The longest file.
+const MOST_BYTES: u64 = 1024 * 1024;
+/// All files together.
+const MOST_BYTES_IN_ALL: u64 = 32 * 1024 * 1024;
+/// The most files, folders and links.
+const MOST_ENTRIES: usize = 5_000;
+/// The deepest folder in a folder.
+const DEEPEST: usize = 32;
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Opens for reading and waits for nobody, in case that a pipe took the place of a file.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// What stands at a path.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// A file with these bytes.
+    File(Vec<u8>),
+    /// A symbolic link with this target. It is never followed.
+    Link(PathBuf),
+    /// Something else, such as a pipe. It is never opened.
+    Other(&'static str),
+}
+
+/// All files of a project that trust is about, by their path in it.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    entries: BTreeMap<PathBuf, Content>,
+}
+
+impl Files {
+    /// Reads them. Whatever cannot be read as a whole, or is beyond the bounds, cannot be trusted; the error says what
+    /// that is.
+    pub(crate) fn read(root: &Path) -> Result<Files, String> {
+        let folder = rustix::fs::open(root, FOLDER, Mode::empty())
+            .map_err(|error| format!("{} cannot be read: {error}", root.display()))?;
+        let mut scan = Scan { root, files: Files::default(), count: 0, bytes: 0 };
+        for covered in COVERED {
+            scan.descend(folder.as_fd(), Path::new(covered))?;
+        }
+        Ok(scan.files)
+    }
+
+    /// The hash of all paths and what stands at them.
+    pub(crate) fn hash(&self) -> Hash {
+        let start = Hash::of(b"the files of a project");
+        self.iter().fold(start, |hash, (path, content)| {
+            let path = path.as_os_str().as_bytes();
+            match content {
+                Content::File(bytes) => hash.chain("file", &[path, bytes]),
+                Content::Link(target) => hash.chain("link", &[path, target.as_os_str().as_bytes()]),
+                Content::Other(kind) => hash.chain("other", &[path, kind.as_bytes()]),
+            }
+        })
+    }
+
+    /// What stands at a path, if anything does.
+    pub(crate) fn get(&self, path: impl AsRef<Path>) -> Option<&Content> {
+        self.entries.get(path.as_ref())
+    }
+
+    /// Everything, in the order of the paths.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Path, &Content)> {
+        self.entries.iter().map(|(path, content)| (path.as_path(), content))
+    }
+}
+
+/// A walk over a project. It opens one name at a time, so that no link leads it away.
+struct Scan<'a> {
+    root: &'a Path,
+    files: Files,
+    count: usize,
+    bytes: u64,
+}
+
+impl Scan<'_> {
+    /// Reads one of the covered folders, if it is there.
+    fn descend(&mut self, folder: impl AsFd, covered: &Path) -> Result<(), String> {
+        let mut path = PathBuf::new();
+        let mut current: Option<OwnedFd> = None;
+        for name in covered {
+            let above = current.as_ref().map_or(folder.as_fd(), AsFd::as_fd);
+            path.push(name);
+            let opened = match self.kind(above, name, &path)? {
+                Some(FileType::Directory) => self.open(above, name, FOLDER, &path)?,
+                Some(FileType::Symlink) => return self.entry(above, name, &path, 0),
+                Some(_) | None => return Ok(()),
+            };
+            current = Some(opened);
+        }
+        current.map_or(Ok(()), |opened| self.folder(opened, covered, 0))
+    }
+
+    fn folder(&mut self, folder: OwnedFd, path: &Path, depth: usize) -> Result<(), String> {
+        if depth > DEEPEST {
+            return Err(format!("{} is more than {DEEPEST} folders deep", self.place(path)));
+        }
+        let mut names: Vec<CString> = Vec::new();
+        let entries = Dir::read_from(&folder).map_err(|error| self.unreadable(path, error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| self.unreadable(path, error))?;
+            if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                continue;
+            }
+            self.count += 1;
+            if self.count > MOST_ENTRIES {
+                return Err(format!("they are more than {MOST_ENTRIES} files"));
+            }
+            names.push(entry.file_name().to_owned());
+        }
+        names.sort();
+        for name in names {
+            let name = OsStr::from_bytes(name.to_bytes());
+            self.entry(folder.as_fd(), name, &path.join(name), depth)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, folder: impl AsFd, name: &OsStr, path: &Path, depth: usize) -> Result<(), String> {
+        let content = match self.kind(folder.as_fd(), name, path)? {
+            None => return Err(format!("{} went away while it was looked at", self.place(path))),
+            Some(FileType::Directory) => {
+                let inner = self.open(folder, name, FOLDER, path)?;
+                return self.folder(inner, path, depth + 1);
+            }
+            Some(FileType::RegularFile) => Content::File(self.file(folder, name, path)?),
+            Some(FileType::Symlink) => {
+                let target = rustix::fs::readlinkat(folder, name, Vec::new())
+                    .map_err(|error| self.unreadable(path, error))?;
+                Content::Link(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
+            }
+            Some(FileType::Fifo) => Content::Other("pipe"),
+            Some(FileType::Socket) => Content::Other("socket"),
+            Some(FileType::CharacterDevice | FileType::BlockDevice) => Content::Other("device"),
+            Some(_) => Content::Other("unknown"),
+        };
+        self.files.entries.insert(path.to_path_buf(), content);
+        Ok(())
+    }
+
+    fn file(&mut self, folder: impl AsFd, name: &OsStr, path: &Path) -> Result<Vec<u8>, String> {
+        let opened = self.open(folder, name, READ, path)?;
+        let stat = rustix::fs::fstat(&opened).map_err(|error| self.unreadable(path, error))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(format!("{} was replaced while it was looked at", self.place(path)));
+        }
+        let mut bytes = Vec::new();
+        let read = File::from(opened).take(MOST_BYTES + 1).read_to_end(&mut bytes);
+        let length = read.map_err(|error| format!("{} cannot be read: {error}", self.place(path)))? as u64;
+        if length > MOST_BYTES {
+            return Err(format!("{} is larger than 1 MB", self.place(path)));
+        }
+        self.bytes += length;
+        if self.bytes > MOST_BYTES_IN_ALL {
+            return Err("they are more than 32 MB in all".to_owned());
+        }
+        Ok(bytes)
+    }
+
+    /// What is there, without opening it.
+    fn kind(&self, folder: impl AsFd, name: &OsStr, path: &Path) -> Result<Option<FileType>, String> {
+        match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(error) => Err(self.unreadable(path, error)),
+        }
+    }
+
+    fn open(&self, folder: impl AsFd, name: &OsStr, flags: OFlags, path: &Path) -> Result<OwnedFd, String> {
+        rustix::fs::openat(folder, name, flags, Mode::empty()).map_err(|error| self.unreadable(path, error))
+    }
+
+    fn place(&self, path: &Path) -> String {
+        self.root.join(path).display().to_string()
+    }
+
+    fn unreadable(&self, path: &Path, error: Errno) -> String {
+        format!("{} cannot be read: {error}", self.place(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(files: &[(&str, &str)]) -> Hash {
+        let entries =
+            files.iter().map(|(path, text)| (PathBuf::from(path), Content::File(text.as_bytes().to_vec())));
+        Files { entries: entries.collect() }.hash()
+    }
+
+    #[test]
+    fn names_and_content_cannot_trade_places() {
+        let all = [
+            hash(&[]),
+            hash(&[("a", "bc")]),
+            hash(&[("ab", "c")]),
+            hash(&[("a", ""), ("b", "c")]),
+            hash(&[("a", "b"), ("c", "")]),
+        ];
+        for (place, one) in all.iter().enumerate() {
+            assert!(all[place + 1..].iter().all(|other| other != one), "{place}");
+        }
+        assert_eq!(hash(&[("a", "1"), ("b", "2")]), hash(&[("b", "2"), ("a", "1")]));
+    }
+
+    #[test]
+    fn only_what_is_covered_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let file = folder.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        write(".claude/agents/deep/a.md", "one");
+        write(".claude/settings.json", "{}");
+        write("src/main.rs", "");
+        let before = Files::read(folder.path()).unwrap();
+        let paths: Vec<&Path> = before.iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, [Path::new(".claude/agents/deep/a.md")]);
+        write("src/main.rs", "fn main() {}");
+        assert_eq!(Files::read(folder.path()).unwrap().hash(), before.hash());
+        write(".claude/skills/s/SKILL.md", "two");
+        assert_ne!(Files::read(folder.path()).unwrap().hash(), before.hash());
+    }
+
+    #[test]
+    fn a_link_is_its_target_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::create_dir(outside.path().join("agents")).unwrap();
+        std::fs::write(outside.path().join("agents/a.md"), "secret").unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.path().join(".claude")).unwrap();
+        let files = Files::read(folder.path()).unwrap();
+        assert_eq!(files.iter().count(), 1);
+        assert_eq!(files.get(".claude"), Some(&Content::Link(outside.path().to_path_buf())));
+    }
+}

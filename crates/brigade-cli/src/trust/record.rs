@@ -1,0 +1,110 @@
+//! What the person has trusted: `trusted.json`, the hash of every trusted folder.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use brigade_core::Hash;
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::failure::Failure;
+use crate::settings::Environment;
+
+/// One folder as it was trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// The hash of its files.
+    pub(crate) hash: Hash,
+    /// When it was trusted, in UTC milliseconds.
+    pub(crate) at: u64,
+}
+
+/// All that was trusted.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    folders: BTreeMap<String, Entry>,
+}
+
+impl Record {
+    /// Reads it. A damaged one is an error and not an empty one: the person should know that somebody was here.
+    pub(crate) fn read(environment: &Environment) -> Result<Record, Failure> {
+        read(&environment.trusted_file()?)
+    }
+
+    /// The hash that a folder was trusted with.
+    pub(crate) fn hash(&self, root: &Path) -> Option<Hash> {
+        root.to_str().and_then(|name| self.folders.get(name)).map(|entry| entry.hash)
+    }
+
+    /// Every trusted folder.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.folders.iter().map(|(folder, entry)| (folder.as_str(), entry))
+    }
+
+    /// Notes that a folder is trusted.
+    pub(crate) fn trust(environment: &Environment, root: &Path, hash: Hash) -> Result<(), Failure> {
+        let name = root.to_str().ok_or_else(|| {
+            Failure::usage(format!(
+                "{} cannot be kept on record: its path is not UTF-8; rename it",
+                root.display()
+            ))
+        })?;
+        change(&environment.trusted_file()?, |record| {
+            record.folders.insert(name.to_owned(), Entry { hash, at: clock::now() });
+        })
+    }
+
+    /// Forgets a folder.
+    pub(crate) fn revoke(environment: &Environment, root: &Path) -> Result<(), Failure> {
+        change(&environment.trusted_file()?, |record| {
+            if let Some(name) = root.to_str() {
+                record.folders.remove(name);
+            }
+        })
+    }
+}
+
+fn read(file: &Path) -> Result<Record, Failure> {
+    let text = match std::fs::read(file) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Record::default());
+        }
+        Err(error) => return Err(Failure::usage(format!("{} cannot be read: {error}", file.display()))),
+    };
+    let damaged = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!(
+            "{} is damaged: {error}\nRemove it, then trust your projects again with: brigade trust DIR",
+            file.display()
+        ))
+    };
+    let value = brigade_core::json::parse(&text).map_err(|error| damaged(&error))?;
+    let folders = serde_json::from_value(value).map_err(|error| damaged(&error))?;
+    Ok(Record { folders })
+}
+
+/// Changes the file as a whole, one process after the other.
+fn change(file: &Path, change: impl FnOnce(&mut Record)) -> Result<(), Failure> {
+    let unwritable =
+        |error: std::io::Error| Failure::failed(format!("{} cannot be written: {error}", file.display()));
+    let folder = file.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(unwritable)?;
+    let opened = File::open(&folder).map_err(unwritable)?;
+    // A file system without locks is used without them; the worst is that of two changes one is lost.
+    let _ = rustix::fs::flock(&opened, FlockOperation::LockExclusive);
+    let mut record = read(file)?;
+    change(&mut record);
+    let mut text = serde_json::to_string_pretty(&record.folders)
+        .map_err(|error| Failure::failed(format!("this cannot be written as JSON: {error}")))?;
+    text.push('\n');
+    // A temporary file is for nobody else to read, and stays so under its new name.
+    let mut new = tempfile::NamedTempFile::new_in(&folder).map_err(unwritable)?;
+    new.write_all(text.as_bytes()).map_err(unwritable)?;
+    new.as_file().sync_all().map_err(unwritable)?;
+    new.persist(file).map_err(|error| unwritable(error.error))?;
+    opened.sync_all().map_err(unwritable)
+}
