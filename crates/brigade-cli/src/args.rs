@@ -154,6 +154,9 @@ pub(crate) struct Flags {
     /// Agents that may be started below the lead
     #[arg(long, value_name = "N", value_parser = units::count)]
     pub(crate) max_agents: Option<u64>,
+    /// How agents may delegate: some of delegate, subagent, dispatch, spawn, separated by commas, or auto
+    #[arg(long, value_name = "FACES")]
+    pub(crate) faces: Option<String>,
     /// What is done without asking: plan (only read), ask (the same for now, but rules can allow more), edit (also
     /// edit files), auto (all that no rule forbids). What would ask is refused in this version
     #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]

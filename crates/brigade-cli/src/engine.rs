@@ -9,7 +9,7 @@ use brigade::model::script::Script;
 use brigade::store::SqliteStore;
 use brigade::tool::ShellSettings;
 use brigade::{Model, Models, More, Runtime, Store, Toolbox, Workspace};
-use brigade_core::faces::{MESSAGE, delegate};
+use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::permission::Permissions;
 use brigade_core::{Authority, Event, SessionId};
 use brigade_sandbox::GuardCommand;
@@ -86,7 +86,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     };
     let mut library = brigade::Settings::new(settings.model.clone().unwrap_or_default(), workspace);
     check_rules(&settings.permissions, &library.tools)?;
-    library.swarm = settings.swarm.clone();
+    library.faces = settings.faces.clone();
     library.limits = settings.limits.clone();
     library.budget = settings.budget;
     library.permissions = settings.permissions.clone();
@@ -97,7 +97,8 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
 /// A rule for a tool that does not exist would protect nothing, in silence.
 fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), Failure> {
     let mut known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
-    known.extend([delegate::NAME, MESSAGE].map(str::to_owned));
+    known.push(MESSAGE.to_owned());
+    known.extend(DELEGATION_TOOLS.map(str::to_owned));
     let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
     for (list, rules) in lists {
         for rule in rules {

@@ -14,6 +14,9 @@ use std::time::Duration;
 
 use brigade::Limits;
 use brigade_core::faces::delegate::SwarmConfig;
+use brigade_core::faces::spawn::SpawnConfig;
+use brigade_core::faces::subagent::SubagentConfig;
+use brigade_core::faces::{DelegationConfig, Faces};
 use brigade_core::permission::{Mode, Permissions, Rule};
 use brigade_core::{Budget, Limit};
 use serde::Deserialize;
@@ -42,8 +45,8 @@ pub(crate) struct Settings {
     pub(crate) model: Option<String>,
     /// The file that sessions are kept in.
     pub(crate) store: PathBuf,
-    /// The section `swarm`.
-    pub(crate) swarm: SwarmConfig,
+    /// How agents delegate.
+    pub(crate) faces: Faces,
     /// Limits of sessions and of the tree.
     pub(crate) limits: Limits,
     /// How long a command of `shell` may take.
@@ -134,13 +137,15 @@ impl Settings {
             )));
         }
         let mut swarm = raw.swarm;
-        if let Some(problem) = swarm.problem() {
+        let problem = swarm.problem().or_else(|| raw.subagent.as_ref().and_then(SubagentConfig::problem));
+        if let Some(problem) = problem.or_else(|| raw.spawn.as_ref().and_then(SpawnConfig::problem)) {
             return Err(Failure::usage(problem));
         }
         swarm.model = swarm.model.map(absolute).transpose()?;
         for role in swarm.roles.values_mut() {
             role.model = role.model.take().map(absolute).transpose()?;
         }
+        let faces = Faces { swarm, subagent: raw.subagent, spawn: raw.spawn, delegation: raw.delegation };
         let store = match (&global.store, raw.store.as_deref()) {
             (Some(path), _) => environment.absolute(path),
             (None, None | Some("sqlite")) => places.data,
@@ -154,7 +159,7 @@ impl Settings {
         Ok(Settings {
             model: raw.model.map(absolute).transpose()?,
             store,
-            swarm,
+            faces,
             limits: raw.limits.resolve()?,
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
             budget: raw.budget.resolve()?,
@@ -206,6 +211,9 @@ fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Val
     if let Some(agents) = flags.max_agents {
         values.push(("--max-agents", &["budget", "agents"], number(agents)));
     }
+    if let Some(faces) = &flags.faces {
+        values.push(("--faces", &["delegation", "faces"], Value::String(faces.clone())));
+    }
     if let Some(mode) = flags.mode {
         values.push(("--mode", &["permissions", "mode"], Value::String(mode.to_string())));
     }
@@ -221,6 +229,9 @@ struct Raw {
     default_agent: Option<String>,
     store: Option<String>,
     swarm: SwarmConfig,
+    subagent: Option<SubagentConfig>,
+    spawn: Option<SpawnConfig>,
+    delegation: DelegationConfig,
     budget: RawBudget,
     limits: RawLimits,
     permissions: RawPermissions,

@@ -5,8 +5,6 @@ pub mod delegate;
 pub mod dispatch;
 pub mod spawn;
 pub mod subagent;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,7 @@
 //! `brigade tools`: what the lead is offered.
 
-use std::collections::BTreeSet;
-
-use brigade_core::faces::{MESSAGE, delegate};
+use brigade_core::faces::{Caller, DELEGATION_TOOLS, MESSAGE};
+use brigade_core::grant::Names;
 use brigade_core::{Authority, ToolSpec};
 use serde_json::json;
 
@@ -25,11 +24,15 @@ pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, Failure> {
         "Send the person a short message now, while you go on working".to_owned(),
         json!({ "category": "other" }),
     ));
-    let names: BTreeSet<String> = [delegate::NAME.to_owned()].into();
-    let authority = Authority { tools: names, deepest: settings.limits.max_depth, ..Authority::default() };
-    if settings.swarm.is_offered(0, &authority) {
-        offered.push(entry(&settings.swarm.spec()));
-    }
+    let authority = Authority {
+        tools: DELEGATION_TOOLS.map(str::to_owned).into(),
+        deepest: settings.limits.max_depth,
+        agents: Names::Any,
+        ..Authority::default()
+    };
+    let caller =
+        Caller { depth: 0, authority: &authority, agent: &library.lead, agents: library.agents.list() };
+    offered.extend(library.faces.specs(&caller).iter().map(entry));
     offered.sort_by(|a, b| a.0.cmp(&b.0));
     match global.output_format {
         OutputFormat::Text => {
@@ -37,7 +40,7 @@ pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, Failure> {
                 .iter()
                 .map(|(name, description, _)| {
                     let sentence = description.split(". ").next().unwrap_or_default();
-                    format!("{} {}", pad(name, 12), fit(sentence.trim_end_matches('.'), 110))
+                    format!("{} {}", pad(name, 17), fit(sentence.trim_end_matches('.'), 110))
                 })
                 .collect();
             output::text(&lines.join("\n"))?;

@@ -92,7 +92,8 @@ text = "I was told: {heard}"
     assert_eq!(ending.outcome.text.as_str(), "[One]: I was told: first\n[Two]: I was told: second");
     let sessions = stage.store.inner.sessions(&ending.session).await.unwrap();
     assert_eq!(sessions.len(), 3);
-    let keys: Vec<String> = sessions[1..].iter().map(|session| view::key(Face::Delegate, None, session)).collect();
+    let keys: Vec<String> =
+        sessions[1..].iter().map(|session| view::key(Face::Delegate, None, session)).collect();
     assert_ne!(keys[0], keys[1]);
     assert!(keys.iter().all(|key| key.starts_with("delegate:") && key.len() == 17));
 }

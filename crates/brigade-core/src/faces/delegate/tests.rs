@@ -82,7 +82,7 @@ fn is_offered(swarm: &SwarmConfig, depth: u32, authority: &Authority) -> bool {
 /// The tools that a child of the root ends up with.
 fn given(swarm: &SwarmConfig, delegation: &Delegation) -> BTreeSet<String> {
     let parent = root();
-    parent.attenuate(&wish(&swarm, delegation, 1, &parent), 1).unwrap().authority.tools
+    parent.attenuate(&wish(swarm, delegation, 1, &parent), 1).unwrap().authority.tools
 }
 
 fn rendered(role: &str, status: Status, text: &str) -> ToolOutput {
