@@ -311,8 +311,8 @@ impl State {
         match self.report {
             Report::Asked => Verdict::Call(Purpose::Summary),
             Report::Given if !words_wait => Verdict::End(Status::Done),
-            Report::Owed if self.transcript.is_answered() => Verdict::Call(Purpose::Summary),
-            Report::NotOwed if self.transcript.is_answered() => Verdict::End(Status::Done),
+            Report::Owed if self.is_answered() => Verdict::Call(Purpose::Summary),
+            Report::NotOwed if self.is_answered() => Verdict::End(Status::Done),
             Report::NotOwed | Report::Owed | Report::Given => Verdict::Call(Purpose::Turn),
         }
     }
@@ -390,7 +390,7 @@ impl State {
         self.turn = self.turn.max(turn);
         // The last word has no tools: calls in it are not run, and the request builder answers them.
         let is_last_word = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
-        let runs = !is_last_word && !self.overrun;
+        let runs = !is_last_word && !self.overrun && !self.is_single();
         if self.last_purpose == Some(Purpose::Summary) {
             self.report = Report::Given;
         }
@@ -469,6 +469,15 @@ impl State {
         !self.overrun && (!said || may_pass || (self.report == Report::Asked && self.fault.is_none()))
     }
 
+    /// Whether the last word is the agent's own. A single generation has no second, whatever it wants called.
+    fn is_answered(&self) -> bool {
+        self.transcript.is_answered() || (self.is_single() && self.transcript.has_replied())
+    }
+
+    fn is_single(&self) -> bool {
+        self.round.as_ref().is_some_and(|round| round.delegation.single)
+    }
+
     fn outcome(&self, status: Status) -> Outcome {
         Outcome::new(status, self.transcript.last_text())
     }
@@ -494,7 +503,7 @@ impl State {
             Report::Given => self.transcript.unheard() > 0,
         };
         let exhausted =
-            in_task_phase && self.turns_in_round >= turns && !begun && !self.transcript.is_answered();
+            in_task_phase && self.turns_in_round >= turns && !begun && !self.is_answered();
         self.limit.or(exhausted.then_some(Which::Turns))
     }
 }

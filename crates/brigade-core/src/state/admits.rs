@@ -73,11 +73,11 @@ impl State {
         let turns_left = self.limit_due().is_none();
         let purpose_fits = match purpose {
             // Where the last word is the agent's own there is nothing to ask.
-            Purpose::Turn => turns_left && self.report != Report::Asked && !self.transcript.is_answered(),
+            Purpose::Turn => turns_left && self.report != Report::Asked && !self.is_answered(),
             Purpose::Compaction => turns_left,
             Purpose::Grace => self.report == Report::NotOwed && !turns_left && self.may_say_last_word(),
             Purpose::Summary => match self.report {
-                Report::Owed => self.transcript.is_answered() || (!turns_left && self.may_say_last_word()),
+                Report::Owed => self.is_answered() || (!turns_left && self.may_say_last_word()),
                 Report::Asked => turns_left || self.may_say_last_word(),
                 Report::NotOwed | Report::Given => false,
             },
@@ -95,7 +95,7 @@ impl State {
         let true_to_the_log = match status {
             Status::Done => {
                 let is_answered = match self.report {
-                    Report::NotOwed => self.transcript.is_answered(),
+                    Report::NotOwed => self.is_answered(),
                     Report::Given => true,
                     Report::Owed | Report::Asked => false,
                 };

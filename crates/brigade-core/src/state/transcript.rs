@@ -216,6 +216,11 @@ impl Transcript {
         }
     }
 
+    /// Whether the last word is the agent's own, whatever it asked for.
+    pub(super) fn has_replied(&self) -> bool {
+        self.unheard == 0 && matches!(self.entries.last(), Some(Entry::Turn { .. }))
+    }
+
     /// Counts a turn as over, though it was not answered.
     pub(super) fn give_up(&mut self, turn: u32) {
         self.last_turn = self.last_turn.max(turn);

@@ -9,6 +9,7 @@ mod crash;
 mod delegate;
 mod edges;
 mod examples;
+mod faces;
 mod fence;
 mod support;
 mod tell;
