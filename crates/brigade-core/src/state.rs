@@ -502,8 +502,7 @@ impl State {
             Report::Asked => false,
             Report::Given => self.transcript.unheard() > 0,
         };
-        let exhausted =
-            in_task_phase && self.turns_in_round >= turns && !begun && !self.is_answered();
+        let exhausted = in_task_phase && self.turns_in_round >= turns && !begun && !self.is_answered();
         self.limit.or(exhausted.then_some(Which::Turns))
     }
 }

@@ -11,7 +11,7 @@ use brigade_core::faces::delegate::Keep;
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::grant::{Access, Authority, Grant};
 use brigade_core::state::Round;
-use brigade_core::{Agent, Delegation, Event, Limit, Record, SessionId, State, Status};
+use brigade_core::{Agent, Delegation, Event, Face, Limit, Record, SessionId, State, Status};
 use tokio::task::JoinHandle;
 
 use crate::clock;
@@ -395,17 +395,35 @@ async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<Ending, RunErr
     tree.watchers.close();
     let RoundEnd { outcome, spent } = end?;
     released?;
-    if tree.settings().faces.swarm.keep == Keep::None {
-        remove_children(&tree).await?;
-    }
+    remove_children(&tree).await?;
     Ok(Ending { session: tree.root.clone(), outcome, spent })
 }
 
-/// Removes the sessions below the root, where the settings keep them no longer than it runs.
+/// Removes the sessions below the root that the settings keep no longer than it runs. One that has others below it
+/// which are kept stays as well.
 async fn remove_children(tree: &Tree) -> Result<(), StoreError> {
-    for session in tree.store().sessions(&tree.root).await? {
-        if session.parent().as_ref() == Some(&tree.root) {
-            tree.store().remove(&session).await?;
+    let faces = &tree.settings().faces;
+    let is_kept = |face: Face| match face {
+        Face::Delegate => faces.swarm.keep == Keep::Root,
+        Face::Subagent => faces.subagent().keep == Keep::Root,
+        Face::Run | Face::Dispatch | Face::Spawn => true,
+    };
+    if is_kept(Face::Delegate) && is_kept(Face::Subagent) {
+        return Ok(());
+    }
+    let records = tree.store().tail(&tree.root, 0, usize::MAX).await?;
+    let (mut kept, mut rest) = (Vec::new(), Vec::new());
+    for record in &records {
+        if let Event::Started { delegation, .. } = &record.event {
+            let list = if is_kept(delegation.face) { &mut kept } else { &mut rest };
+            list.push(&record.session);
+        }
+    }
+    // Those further down go first: what is above them goes only when nothing below it stays.
+    rest.sort_by_key(|session| std::cmp::Reverse(session.as_str().len()));
+    for session in rest {
+        if !kept.iter().any(|other| session.contains(other)) {
+            tree.store().remove(session).await?;
         }
     }
     Ok(())

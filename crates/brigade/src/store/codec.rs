@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use brigade_core::event::{TYPES, VERSION};
 use brigade_core::text::INLINE_BYTES;
-use brigade_core::{Event, Hash, SessionId, Text};
+use brigade_core::{Event, Face, Hash, SessionId, Text};
 use serde::Deserialize;
 
 use super::{Append, Expect, StoreError};
@@ -47,7 +47,7 @@ pub(super) struct Encoded {
 #[derive(Debug)]
 pub(super) struct Fact {
     pub(super) body: Vec<u8>,
-    pub(super) outside: bool,
+    pub(super) mark: u64,
 }
 
 impl Encoded {
@@ -81,8 +81,18 @@ impl Encoded {
                 body = serde_json::to_vec(&event)?;
             }
         }
-        self.facts.push(Fact { body, outside: event.is_outside_word() });
+        self.facts.push(Fact { body, mark: mark(event) });
         Ok(())
+    }
+}
+
+/// How a fact is marked in its row, so that it is found without being read: 1 for words from outside, 2 for the
+/// beginning of a session that people find in their history by itself.
+pub(super) fn mark(event: &Event) -> u64 {
+    match event {
+        event if event.is_outside_word() => 1,
+        Event::Started { delegation, .. } if delegation.face == Face::Dispatch => 2,
+        _ => 0,
     }
 }
 

@@ -181,7 +181,12 @@ impl Logs {
 
     fn roots(&self) -> Vec<RootSummary> {
         let observer = Holder::this_process();
-        let tops = self.sessions.iter().filter(|(session, _)| session.parent().is_none());
+        let is_listed = |session: &SessionId, records: &[Record]| {
+            session.parent().is_none()
+                || records.first().is_some_and(|first| codec::mark(&first.event) == 2)
+                || self.leases.get(session).is_some_and(|row| row.last_run.is_some())
+        };
+        let tops = self.sessions.iter().filter(|(session, records)| is_listed(session, records));
         let summary = |(root, records): (&SessionId, &Vec<Record>)| {
             let runner = self.leases.get(root).and_then(|row| row.runner(&observer, self.now)).cloned();
             let (first, last) = (records.first()?.clone(), records.last()?.clone());

@@ -333,7 +333,10 @@ text = "inner got {results}"
     let stage = Stage::with(script, spawn);
     let ending = stage.run().await;
     let text = ending.outcome.text.as_str();
-    assert!(text.contains("outer got inner got No agent may start below depth 2 here (recursion limit"), "{text}");
+    assert!(
+        text.contains("outer got inner got No agent may start below depth 2 here (recursion limit"),
+        "{text}"
+    );
     let log = stage.log(&ending.session).await;
     check_laws(&log);
     let tree = view::Tree::fold(&log);

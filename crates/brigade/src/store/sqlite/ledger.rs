@@ -139,7 +139,7 @@ impl<'a> Ledger<'a> {
         for (fact, seq) in facts.iter().zip(seq..) {
             let pos = self.next_pos;
             let sum = codec::checksum(session.as_str(), seq, pos, at, v, &fact.body);
-            statement.execute(params![pos, session.as_str(), seq, at, v, fact.outside, fact.body, sum])?;
+            statement.execute(params![pos, session.as_str(), seq, at, v, fact.mark, fact.body, sum])?;
             self.next_pos += 1;
             self.written.bytes += fact.body.len() as u64 + 128;
         }

@@ -1,5 +1,6 @@
 //! Reading: connections of its own, one snapshot for every question, every record checked.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -155,8 +156,8 @@ impl Snapshot<'_> {
         let mut event = codec::decode(body, v).map_err(|error| error.of(session, seq))?;
         codec::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))
             .map_err(|error| error.of(session, seq))?;
-        if outside != u64::from(event.is_outside_word()) {
-            return Err(damaged("its mark as an outside word was altered".into()));
+        if outside != codec::mark(&event) {
+            return Err(damaged("its mark was altered".into()));
         }
         let v = u16::try_from(v).map_err(|error| damaged(error.to_string()))?;
         Ok(Record { session: session.clone(), seq, pos, at, v, event })
@@ -268,15 +269,19 @@ impl Snapshot<'_> {
         let now =
             self.one("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)", [], |row| row.get::<_, u64>(0))?;
         let observer = Holder::this_process();
-        let mut found = Vec::new();
+        let mut listed = Vec::new();
         let mut after = String::new();
         while let Some(next) = self.next_session(&after, "~")? {
             let session = self.id(&next)?;
             let root = session.root_id();
             after = Below::of(&root).end;
-            if session != root {
-                continue;
+            if session == root {
+                listed.push(root);
             }
+        }
+        listed.extend(self.listed_below()?);
+        let mut found = Vec::new();
+        for root in listed {
             let row = lease_row(self.connection, &root).map_err(|error| self.explain(error))?;
             let runner = row.and_then(|row| row.runner(&observer, now.unwrap_or_default()).cloned());
             let born: Option<u64> = self.one(
@@ -290,6 +295,21 @@ impl Snapshot<'_> {
         }
         found.sort_by_key(|(born, _)| std::cmp::Reverse(*born));
         Ok(found.into_iter().map(|(_, summary)| summary).collect())
+    }
+
+    /// Sessions below others that people find by themselves: those that were dispatched, and those that were continued
+    /// on their own.
+    fn listed_below(&self) -> Result<BTreeSet<SessionId>, StoreError> {
+        let sql = "SELECT session FROM events WHERE outside = 2
+            UNION SELECT root FROM leases WHERE last_run IS NOT NULL AND instr(root, '.') > 0
+                AND EXISTS (SELECT 1 FROM events WHERE session = root)";
+        let read = || {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+            rows.collect::<rusqlite::Result<Vec<String>>>()
+        };
+        let ids = read().map_err(|error| self.explain(error))?;
+        ids.iter().map(|id| self.id(id)).collect()
     }
 
     fn end_of(&self, root: &SessionId, sql: &str, due: Option<u64>) -> Result<Record, StoreError> {

@@ -32,6 +32,7 @@ const TABLES: &str = "
     ) STRICT;
     CREATE UNIQUE INDEX events_by_session ON events (session, seq);
     CREATE INDEX events_outside ON events (session) WHERE outside = 1;
+    CREATE INDEX events_listed ON events (session) WHERE outside = 2;
     CREATE TABLE blobs (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, body TEXT NOT NULL) STRICT;
     CREATE TABLE refs (
         session TEXT NOT NULL,
