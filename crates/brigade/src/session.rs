@@ -103,6 +103,8 @@ pub(crate) struct Driver {
     editing: Option<CallId>,
     deferred: VecDeque<CallId>,
     last_kit: Option<group::LastKit>,
+    /// Whether those that wait can only be lent to when another loan comes back.
+    waits_for_refund: bool,
     /// What slots were asked for.
     asked: HashSet<Lane>,
     tasks: JoinSet<()>,
@@ -175,6 +177,7 @@ impl Driver {
             editing: None,
             deferred: VecDeque::new(),
             last_kit: None,
+            waits_for_refund: false,
             asked: HashSet::new(),
             tasks: JoinSet::new(),
             running_tools: 0,
@@ -357,6 +360,9 @@ impl Driver {
 
     /// Waits until something happens, then takes all that has happened.
     async fn wait(&mut self) -> Result<(), Fatal> {
+        if !self.finished.is_empty() {
+            return self.answer_finished().await;
+        }
         self.flush().await?;
         if self.running_tools == 0 {
             // A session that waits for its children is not active.
@@ -376,7 +382,6 @@ impl Driver {
             self.take(Some(message)).await?;
         }
         self.run_deferred().await?;
-        self.answer_finished().await?;
         self.lend().await
     }
 
@@ -401,6 +406,16 @@ impl Driver {
         }
         self.stop_work_if_told();
         Ok(())
+    }
+
+    /// Takes a message while the session itself is busy. Children that it lets start do so at once: what they hold may
+    /// be what the session waits for.
+    async fn take_aside(&mut self, message: Option<Inbox>) -> Result<(), Fatal> {
+        self.take(message).await?;
+        if self.waiting.is_empty() && self.lent.is_empty() {
+            return Ok(());
+        }
+        Box::pin(self.lend()).await
     }
 
     /// When nothing new may start, what runs is told to stop, children first.
@@ -440,7 +455,7 @@ impl Driver {
                     self.slot = granted.ok();
                     return Ok(());
                 }
-                message = self.inbox.recv() => self.take(message).await?,
+                message = self.inbox.recv() => self.take_aside(message).await?,
                 () = sleep_until(self.deadline) => {
                     self.record(Event::LimitReached { which: Which::Time });
                     self.deadline = None;

@@ -41,7 +41,6 @@ impl Driver {
         for item in work {
             self.launch(item);
         }
-        self.answer_finished().await?;
         self.lend().await
     }
 

@@ -46,7 +46,9 @@ enum Attempt {
 impl Driver {
     /// Starts as many waiting children as there are slots and budget for.
     pub(super) async fn lend(&mut self) -> Result<(), Fatal> {
-        let lanes: Vec<Lane> = self.waiting.keys().cloned().collect();
+        // Who waits for a refund asks for no slot: others can use it, perhaps to give the refund.
+        let lanes: Vec<Lane> =
+            if self.waits_for_refund { Vec::new() } else { self.waiting.keys().cloned().collect() };
         'lanes: for lane in lanes {
             while !self.asked.contains(&lane)
                 && self.waiting.get(&lane).is_some_and(|queue| !queue.is_empty())
@@ -77,6 +79,9 @@ impl Driver {
 
     /// Lends to the first that waits for such a slot. False where it has to wait for a refund.
     pub(super) fn lend_with(&mut self, slot: Slot) -> bool {
+        if self.waits_for_refund {
+            return false;
+        }
         let queue = self.waiting.get_mut(slot.lane());
         let Some(waiting) = queue.and_then(std::collections::VecDeque::pop_front) else { return false };
         match self.lend_to(waiting) {
@@ -87,6 +92,7 @@ impl Driver {
             }
             Attempt::Refused => true,
             Attempt::WaitForRefund(waiting) => {
+                self.waits_for_refund = true;
                 self.waiting.entry(waiting.lane.clone()).or_default().push_front(*waiting);
                 false
             }
@@ -271,6 +277,7 @@ impl Driver {
         };
         let Some(loan) = self.state.loans().get(&child) else { return Ok(()) };
         let (call, part) = (loan.call, loan.round.delegation.clone());
+        self.waits_for_refund = false;
         self.record(Event::Returned { child: child.clone(), outcome: outcome.clone(), spent });
         if is_background(&part) {
             let limit = self.tree.settings().limits.result_bytes;
