@@ -49,12 +49,27 @@ pub(crate) struct Settings {
     pub(crate) permissions: Permissions,
     /// The folder that tools work in.
     pub(crate) folder: PathBuf,
+    /// Folders with skills; of two with the same name, the one in the earlier folder counts.
+    pub(crate) skills: Vec<PathBuf>,
+    /// The file that agents remember in, where they are to.
+    pub(crate) memory: Option<PathBuf>,
+    /// Whether agents follow what the project says.
+    pub(crate) instructions: Instructions,
     /// Every value with its origin.
     pub(crate) layers: Layers,
     /// Where the configuration is read from.
     pub(crate) config_file: PathBuf,
     /// What was read from the environment.
     pub(crate) environment: Environment,
+}
+
+/// Whether agents follow what the project says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instructions {
+    /// They do, unless their own definition says otherwise.
+    OfProject,
+    /// They do not.
+    None,
 }
 
 impl Settings {
@@ -82,7 +97,9 @@ impl Settings {
         let mut layers = Layers::defaults()?;
         layers.add_flags(flag_values(flags))?;
         let places = Places::of(&environment)?;
-        let mut settings = Settings::resolve(environment, places, layers, global, flags)?;
+        let resolved = Settings::resolve(environment, places, layers, global, flags)?;
+        let mut settings =
+            Settings { skills: Vec::new(), memory: None, instructions: Instructions::None, ..resolved };
         if let Ok(configured) = Settings::to_look(global) {
             settings.store = configured.store;
         }
@@ -113,9 +130,11 @@ impl Settings {
         for role in swarm.roles.values_mut() {
             role.model = role.model.take().map(absolute).transpose()?;
         }
+        let skills = raw.skills.paths.iter().map(|path| environment.absolute(Path::new(path)));
+        let skills = skills.chain(Some(places.skills).filter(|folder| folder.is_dir())).collect();
         let store = match (&global.store, raw.store.as_deref()) {
             (Some(path), _) => environment.absolute(path),
-            (None, None | Some("sqlite")) => places.data,
+            (None, None | Some("sqlite")) => places.sessions,
             (None, Some(other)) if other.contains("://") => {
                 return Err(Failure::usage(format!(
                     "store = \"{other}\" is not supported; use \"sqlite\" or a path"
@@ -132,6 +151,9 @@ impl Settings {
             budget: raw.budget.resolve()?,
             permissions: raw.permissions.resolve(),
             folder: environment.absolute(flags.cwd.as_deref().unwrap_or(Path::new("."))),
+            skills,
+            memory: raw.memory.enabled.unwrap_or(true).then_some(places.memory),
+            instructions: Instructions::OfProject,
             layers,
             config_file: places.config,
             environment,
@@ -142,7 +164,9 @@ impl Settings {
 /// Where configuration and data are, before anybody looked.
 struct Places {
     config: PathBuf,
-    data: PathBuf,
+    skills: PathBuf,
+    sessions: PathBuf,
+    memory: PathBuf,
 }
 
 impl Places {
@@ -152,9 +176,14 @@ impl Places {
                 "neither BRIGADE_HOME nor HOME is set, so there is no place for configuration and sessions",
             )
         };
-        let config = environment.config_folder().ok_or_else(nowhere)?.join("config.toml");
-        let data = environment.data_folder().ok_or_else(nowhere)?.join("sessions.db");
-        Ok(Places { config, data })
+        let config = environment.config_folder().ok_or_else(nowhere)?;
+        let data = environment.data_folder().ok_or_else(nowhere)?;
+        Ok(Places {
+            config: config.join("config.toml"),
+            skills: config.join("skills"),
+            sessions: data.join("sessions.db"),
+            memory: data.join("memory.db"),
+        })
     }
 }
 
@@ -195,9 +224,23 @@ struct Raw {
     budget: RawBudget,
     limits: RawLimits,
     permissions: RawPermissions,
+    skills: RawSkills,
+    memory: RawMemory,
     /// Kept for the parts that are to use them.
     #[serde(flatten)]
     _later: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawSkills {
+    paths: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawMemory {
+    enabled: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -303,6 +346,8 @@ fn default_table() -> Result<Table, toml::ser::Error> {
         ("swarm".to_owned(), swarm),
         ("delegation".to_owned(), section(vec![("faces", text("auto")), ("extras", empty())])),
         ("agents".to_owned(), section(vec![("paths", empty())])),
+        ("skills".to_owned(), section(vec![("paths", empty())])),
+        ("memory".to_owned(), section(vec![("enabled", Value::Boolean(true))])),
         (
             "budget".to_owned(),
             section(vec![
