@@ -296,3 +296,21 @@ pub(crate) fn message_spec() -> ToolSpec {
         category: Category::Other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_follow_the_prompt_of_those_that_do_not_ignore_them() {
+        let agent = Agent { prompt: "You read.\n".to_owned(), ..Agent::default() };
+        let ignoring = Agent { ignore_instructions: true, ..agent.clone() };
+        assert_eq!(&*system(&agent, None), "You read.\n");
+        assert_eq!(&*system(&ignoring, Some("Use tabs.")), "You read.\n");
+        let told = system(&agent, Some("\nUse tabs.\n\n"));
+        assert!(
+            told.starts_with("You read.\n\n# Instructions") && told.ends_with("\n\nUse tabs.\n"),
+            "{told}"
+        );
+    }
+}

@@ -10,5 +10,6 @@ mod delegate;
 mod edges;
 mod examples;
 mod fence;
+mod remember;
 mod support;
 mod tell;

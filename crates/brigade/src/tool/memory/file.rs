@@ -40,7 +40,10 @@ const TABLES: &str = "
         session TEXT NOT NULL,
         at INTEGER NOT NULL
     ) STRICT;
-    CREATE VIRTUAL TABLE words USING fts5 (key, text, tags, tokenize = 'unicode61 remove_diacritics 2');
+    -- Only the index: the text is in the table above.
+    CREATE VIRTUAL TABLE words USING fts5 (
+        key, text, tags, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'
+    );
     -- Calls that were carried out: one that is made again after a crash changes nothing.
     CREATE TABLE done (
         session TEXT NOT NULL,
@@ -139,8 +142,10 @@ impl File {
         // A word in the key counts most, then one among the tags.
         let statement = format!(
             "SELECT entries.key, entries.text, entries.tags, entries.session, {WHEN}
-             FROM words JOIN entries ON entries.id = words.rowid WHERE words MATCH ?1
-             ORDER BY bm25(words, 4.0, 1.0, 2.0), entries.id LIMIT ?2"
+             FROM (
+                 SELECT rowid AS id, bm25(words, 4.0, 1.0, 2.0) AS score
+                 FROM words WHERE words MATCH ?1 ORDER BY score, id LIMIT ?2
+             ) AS best JOIN entries ON entries.id = best.id ORDER BY best.score, best.id"
         );
         let shortened = |row: &Row<'_>| {
             let entry = remembered(row)?;
