@@ -186,9 +186,11 @@ struct Head {
 fn parse(text: &str) -> Result<(Head, &str), String> {
     let (head, body) =
         split(text).ok_or("it does not begin with name and description between two lines `---`")?;
-    let mut head: Head = serde_saphyr::from_str(head).map_err(|error| {
+    // The line in front is the first `---`, so that errors name the line of the file.
+    let mut head: Head = serde_saphyr::from_str(&format!("\n{head}")).map_err(|error| {
         let error = error.to_string();
-        error.lines().next().unwrap_or_default().to_owned()
+        let first = error.lines().next().unwrap_or_default();
+        first.trim_start_matches("error: ").to_owned()
     })?;
     head.description = head.description.trim().to_owned();
     if !is_name(&head.name) {
@@ -269,6 +271,7 @@ mod tests {
         assert!(problem("# Tea").contains("between two lines"));
         assert!(problem("---\nname: a\ndescription: b\n").contains("between two lines"));
         assert!(problem("---\nname: a\n---\nx").contains("description"));
+        assert!(problem("---\nname: a\ndescription: when: then\n---\nx").starts_with("line 3 "));
         assert!(problem("---\nname: a\ndescription: ' '\n---\nx").contains("description is empty"));
         assert!(problem("---\nname: a\ndescription: b\n---\n \n").contains("nothing follows"));
         assert!(problem("---\nname: a\nname: b\ndescription: b\n---\nx").contains("name"));
