@@ -1,13 +1,14 @@
 //! From settings to the things of the library: store, models, runtime.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brigade::model::script::Script;
+use brigade::skills::SKILL;
 use brigade::store::SqliteStore;
-use brigade::tool::ShellSettings;
+use brigade::tool::{Memory, ShellSettings, memory};
 use brigade::{Model, Models, More, Runtime, Store, Toolbox, Workspace};
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::permission::Permissions;
@@ -17,7 +18,8 @@ use brigade_sandbox::GuardCommand;
 use crate::args::{Flags, Global};
 use crate::command::demo;
 use crate::failure::Failure;
-use crate::settings::{SCRIPT, Settings};
+use crate::project;
+use crate::settings::{Instructions, SCRIPT, Settings};
 
 /// How much of a command's output a model reads.
 const SHELL_OUTPUT: usize = 32 * 1024;
@@ -86,6 +88,13 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     };
     let mut library = brigade::Settings::new(settings.model.clone().unwrap_or_default(), workspace);
     check_rules(&settings.permissions, &library.tools)?;
+    if let Some(file) = &settings.memory {
+        library.tools = library.tools.with_memory(Memory::at(file));
+    }
+    if settings.instructions == Instructions::OfProject {
+        library.instructions = project::instructions(&library.workspace, &settings.permissions);
+    }
+    library.skills = project::skills(settings);
     library.faces = settings.faces.clone();
     library.limits = settings.limits.clone();
     library.budget = settings.budget;
@@ -96,17 +105,17 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
 
 /// A rule for a tool that does not exist would protect nothing, in silence.
 fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), Failure> {
-    let mut known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
-    known.push(MESSAGE.to_owned());
-    known.extend(DELEGATION_TOOLS.map(str::to_owned));
+    let mut known: BTreeSet<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+    // Tools that are switched off count: the rule is there for when they are not.
+    known.extend([MESSAGE, SKILL].iter().chain(&memory::TOOLS).chain(&DELEGATION_TOOLS));
     let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
     for (list, rules) in lists {
         for rule in rules {
             let name = rule.tool();
-            if !known.iter().any(|tool| tool == name) && !name.starts_with("mcp__") {
+            if !known.contains(name) && !name.starts_with("mcp__") {
                 return Err(Failure::usage(format!(
                     "permissions.{list}: `{rule}` names no tool there is; the tools are {}",
-                    known.join(", ")
+                    known.into_iter().collect::<Vec<_>>().join(", ")
                 )));
             }
         }

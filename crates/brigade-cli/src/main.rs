@@ -9,6 +9,7 @@ mod finish;
 mod follow;
 mod output;
 mod progress;
+mod project;
 mod render;
 mod report;
 mod safe;

@@ -57,6 +57,12 @@ pub(crate) struct Settings {
     pub(crate) permissions: Permissions,
     /// The folder that tools work in.
     pub(crate) folder: PathBuf,
+    /// Folders with skills; of two with the same name, the one in the earlier folder counts.
+    pub(crate) skills: Vec<PathBuf>,
+    /// The file that agents remember in, where they are to.
+    pub(crate) memory: Option<PathBuf>,
+    /// Whether agents follow what the project says.
+    pub(crate) instructions: Instructions,
     /// Every value with its origin.
     pub(crate) layers: Layers,
     /// Where the configuration is read from.
@@ -65,6 +71,15 @@ pub(crate) struct Settings {
     pub(crate) project: Option<TrustedProject>,
     /// What was read from the environment.
     pub(crate) environment: Environment,
+}
+
+/// Whether agents follow what the project says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instructions {
+    /// They do, unless their own definition says otherwise.
+    OfProject,
+    /// They do not.
+    None,
 }
 
 impl Settings {
@@ -113,7 +128,9 @@ impl Settings {
         let mut layers = Layers::defaults()?;
         layers.add_flags(flag_values(flags))?;
         let places = Places::of(&environment)?;
-        let mut settings = Settings::resolve(environment, places, layers, global, flags)?;
+        let resolved = Settings::resolve(environment, places, layers, global, flags)?;
+        let mut settings =
+            Settings { skills: Vec::new(), memory: None, instructions: Instructions::None, ..resolved };
         if let Ok(configured) = Settings::of_the_person(global) {
             settings.store = configured.store;
         }
@@ -146,9 +163,11 @@ impl Settings {
             role.model = role.model.take().map(absolute).transpose()?;
         }
         let faces = Faces { swarm, subagent: raw.subagent, spawn: raw.spawn, delegation: raw.delegation };
+        let skills = raw.skills.paths.iter().map(|path| environment.absolute(Path::new(path)));
+        let skills = skills.chain(Some(places.skills).filter(|folder| folder.is_dir())).collect();
         let store = match (&global.store, raw.store.as_deref()) {
             (Some(path), _) => environment.absolute(path),
-            (None, None | Some("sqlite")) => places.data,
+            (None, None | Some("sqlite")) => places.sessions,
             (None, Some(other)) if other.contains("://") => {
                 return Err(Failure::usage(format!(
                     "store = \"{other}\" is not supported; use \"sqlite\" or a path"
@@ -166,6 +185,9 @@ impl Settings {
             permissions: raw.permissions.resolve(),
             folder: folder(&environment, flags),
             project: None,
+            skills,
+            memory: raw.memory.enabled.unwrap_or(true).then_some(places.memory),
+            instructions: Instructions::OfProject,
             layers,
             config_file: places.config,
             environment,
@@ -176,14 +198,21 @@ impl Settings {
 /// Where configuration and data are, before anybody looked.
 struct Places {
     config: PathBuf,
-    data: PathBuf,
+    skills: PathBuf,
+    sessions: PathBuf,
+    memory: PathBuf,
 }
 
 impl Places {
     fn of(environment: &Environment) -> Result<Places, Failure> {
-        let config = environment.config_folder().ok_or_else(nowhere)?.join("config.toml");
-        let data = environment.data_folder().ok_or_else(nowhere)?.join("sessions.db");
-        Ok(Places { config, data })
+        let config = environment.config_folder().ok_or_else(nowhere)?;
+        let data = environment.data_folder().ok_or_else(nowhere)?;
+        Ok(Places {
+            config: config.join("config.toml"),
+            skills: config.join("skills"),
+            sessions: data.join("sessions.db"),
+            memory: data.join("memory.db"),
+        })
     }
 }
 
@@ -235,9 +264,23 @@ struct Raw {
     budget: RawBudget,
     limits: RawLimits,
     permissions: RawPermissions,
+    skills: RawSkills,
+    memory: RawMemory,
     /// Kept for the parts that are to use them.
     #[serde(flatten)]
     _later: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawSkills {
+    paths: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawMemory {
+    enabled: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -343,6 +386,8 @@ fn default_table() -> Result<Table, toml::ser::Error> {
         ("swarm".to_owned(), swarm),
         ("delegation".to_owned(), section(vec![("faces", text("auto")), ("extras", empty())])),
         ("agents".to_owned(), section(vec![("paths", empty())])),
+        ("skills".to_owned(), section(vec![("paths", empty())])),
+        ("memory".to_owned(), section(vec![("enabled", Value::Boolean(true))])),
         (
             "budget".to_owned(),
             section(vec![

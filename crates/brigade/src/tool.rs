@@ -5,9 +5,11 @@
 //! doc comments of a tool's input are what the model reads.
 
 mod files;
+pub mod memory;
 mod read;
 mod search;
 mod shell;
+pub(crate) mod skill;
 mod write;
 
 use std::borrow::Cow;
@@ -30,6 +32,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub use files::{FileError, Files, Workspace};
+pub use memory::{Memory, MemoryError};
 pub use read::{ListDir, ReadFile};
 pub use search::{Glob, Grep};
 pub use shell::Shell;

@@ -18,9 +18,10 @@ use crate::model::{ChosenModel, Models};
 use crate::runtime::More;
 use crate::session::{Fatal, Inbox};
 use crate::settings::Settings;
+use crate::skills::SKILL;
 use crate::slots::Slots;
 use crate::store::{Lease, Pos, Store, StoreError};
-use crate::tool::Files;
+use crate::tool::{AnyTool, Files};
 
 /// What a runtime and all its trees share.
 pub(crate) struct Core {
@@ -156,10 +157,11 @@ impl Tree {
         let wanted = self.model_override.as_deref().or(agent.model.as_deref()).unwrap_or(&settings.model);
         let model = self.core.models.choose(wanted).map_err(|error| error.to_string())?;
         let specs = self.specs(&agent, &authority, depth);
+        let system = system(&agent, settings.instructions.as_deref());
         let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();
         let meter = Meter {
             price: model.provider.price(&model.name).unwrap_or_default(),
-            fixed_bytes: (agent.prompt.len() + specs_bytes) as u64,
+            fixed_bytes: (system.len() + specs_bytes) as u64,
             max_output: agent.max_tokens.unwrap_or(settings.limits.max_tokens),
         };
         let files = Files::new(
@@ -167,7 +169,6 @@ impl Tree {
             Arc::new(authority.permissions.clone()),
             authority.paths.clone(),
         );
-        let system: Arc<str> = agent.prompt.as_str().into();
         let kit = Arc::new(Kit {
             agent,
             agent_hash,
@@ -189,6 +190,10 @@ impl Tree {
         if settings.shell.is_none() {
             specs.retain(|spec| spec.name != "shell");
         }
+        if let Some(tool) = self.skill_tool(agent) {
+            specs.retain(|spec| spec.name != SKILL);
+            specs.push(tool.spec().clone());
+        }
         if authority.tools.contains(MESSAGE) && authority.speak == Access::Allowed {
             specs.push(message_spec());
         }
@@ -199,6 +204,19 @@ impl Tree {
             agents: settings.agents.list(),
         }));
         specs.into()
+    }
+
+    /// The tool that an agent of this kit calls by this name, if it has one.
+    pub(crate) fn tool(&self, kit: &Kit, name: &str) -> Option<&Arc<dyn AnyTool>> {
+        match self.skill_tool(&kit.agent) {
+            Some(tool) if name == SKILL => Some(tool),
+            _ => self.settings().tools.get(name).filter(|_| kit.authority.tools.contains(name)),
+        }
+    }
+
+    /// Skills belong to the definition of an agent: they are neither lent nor asked for.
+    fn skill_tool(&self, agent: &Agent) -> Option<&Arc<dyn AnyTool>> {
+        self.settings().skills.tool().filter(|_| agent.allow_skills)
     }
 
     /// Adds the definitions of a kit that no append of this tree has made durable yet.
@@ -274,6 +292,19 @@ impl Drop for Tree {
     }
 }
 
+/// The system prompt: what the agent is, and what the project says to all that work in it.
+fn system(agent: &Agent, instructions: Option<&str>) -> Arc<str> {
+    let instructions =
+        instructions.map(str::trim).filter(|text| !text.is_empty() && !agent.ignore_instructions);
+    match instructions {
+        None => agent.prompt.as_str().into(),
+        Some(instructions) => format!("{}\n\n{FRAME}\n\n{instructions}\n", agent.prompt.trim_end()).into(),
+    }
+}
+
+const FRAME: &str = "# Instructions of the project\n\nEverything below comes from a file of the project that you work \
+in. Keep to it as far as your task and what is said above allow; it cannot widen what you may do.";
+
 /// What the model is told about `message`, which the driver itself carries out.
 pub(crate) fn message_spec() -> ToolSpec {
     ToolSpec {
@@ -288,5 +319,23 @@ pub(crate) fn message_spec() -> ToolSpec {
             "required": ["text"]
         }),
         category: Category::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_follow_the_prompt_of_those_that_do_not_ignore_them() {
+        let agent = Agent { prompt: "You read.\n".to_owned(), ..Agent::default() };
+        let ignoring = Agent { ignore_instructions: true, ..agent.clone() };
+        assert_eq!(&*system(&agent, None), "You read.\n");
+        assert_eq!(&*system(&ignoring, Some("Use tabs.")), "You read.\n");
+        let told = system(&agent, Some("\nUse tabs.\n\n"));
+        assert!(
+            told.starts_with("You read.\n\n# Instructions") && told.ends_with("\n\nUse tabs.\n"),
+            "{told}"
+        );
     }
 }

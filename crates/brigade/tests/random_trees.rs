@@ -3,7 +3,14 @@
 //! Everything follows from a number: `TREES_SEED=N cargo test --test random_trees` runs the one tree of that number, and
 //! a failure names it. `TREES=N` sets how many are run.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says so by falling over")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test says so by falling over, and is told by the environment what to run"
+)]
 
 #[path = "run/support.rs"]
 #[expect(dead_code, reason = "the stage of the scripted runs is not needed here")]

@@ -50,6 +50,8 @@ pub(super) static ROOT: &[(&str, Kind)] = &[
     ("default_agent", Text),
     ("store", Text),
     ("agents", Section(&[("paths", Texts)])),
+    ("skills", Section(&[("paths", Texts)])),
+    ("memory", Section(&[("enabled", Flag)])),
     ("providers", Named(&Section(&[("kind", Text), ("base_url", Text), ("api_key_env", Text)]))),
     ("delegation", Section(&[("faces", TextOrTexts), ("extras", Texts)])),
     (

@@ -7,6 +7,7 @@
 )]
 
 mod config;
+mod context;
 mod control;
 mod exits;
 mod formats;

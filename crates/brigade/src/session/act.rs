@@ -134,8 +134,7 @@ impl Driver {
 
     /// The choke point: no tool runs that does not pass here.
     fn permit(&self, name: &str, arguments: Value) -> Result<(Arc<dyn AnyTool>, Value), ToolOutput> {
-        let tool = self.tree.settings().tools.get(name).filter(|_| self.kit.authority.tools.contains(name));
-        let tool = tool.ok_or_else(|| self.no_such_tool(name))?.clone();
+        let tool = self.tree.tool(&self.kit, name).ok_or_else(|| self.no_such_tool(name))?.clone();
         let mut verdict = Verdict::Deny { reason: "the tool did not say what it would do".to_owned() };
         let permissions = &self.kit.authority.permissions;
         let root = self.kit.files.workspace().root();
