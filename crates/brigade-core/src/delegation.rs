@@ -102,8 +102,10 @@ pub enum Waiting {
     /// The call is answered by the child's end.
     #[default]
     Foreground,
-    /// The call is answered at once; the end is heard later.
+    /// The call is answered at once; the end is heard later, and waited for where the caller would end.
     Background,
+    /// The same, but a caller that would end leaves the child to itself.
+    Detachable,
 }
 
 fn is_false(value: &bool) -> bool {

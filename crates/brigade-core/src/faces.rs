@@ -251,9 +251,9 @@ impl Faces {
                 Extra::Background => properties.insert(
                     "background".to_owned(),
                     json!({
-                        "type": "boolean",
+                        "enum": [false, true, "detach"],
                         "description": "Go on at once; the end is told to you later. `tell` and `stop` reach the \
-                                        sub-agent until then"
+                                        sub-agent until then. Your own end waits for it, unless you write detach"
                     }),
                 ),
                 Extra::Schema => properties.insert(
@@ -322,8 +322,13 @@ impl Faces {
                 (_, None | Some(Value::Null)) => {}
                 (Extra::Background, Some(Value::Bool(true))) => part.waiting = Waiting::Background,
                 (Extra::Background, Some(Value::Bool(false))) => {}
+                (Extra::Background, Some(Value::String(word))) if word == "detach" => {
+                    part.waiting = Waiting::Detachable;
+                }
                 (Extra::Background, Some(_)) => {
-                    return Err("Invalid 'background' argument: expected true or false".to_owned());
+                    return Err(
+                        "Invalid 'background' argument: expected true, false or \"detach\"".to_owned()
+                    );
                 }
                 (Extra::Schema, Some(schema @ Value::Object(_))) => {
                     part.schema = Some(Text::from(schema.to_string()));

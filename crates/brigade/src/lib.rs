@@ -32,6 +32,7 @@ mod settings;
 pub mod skills;
 mod slots;
 pub mod store;
+mod task;
 pub mod tool;
 mod tree;
 
@@ -40,7 +41,7 @@ pub use brigade_core as core;
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult};
 pub use live::{Live, Watch};
 pub use model::{Model, Models};
-pub use runtime::{Ending, More, Prepared, Run, RunError, Runtime, Task};
+pub use runtime::{Detached, Ending, More, Prepared, Run, RunError, Runtime, Task};
 pub use settings::{DEFAULT_BUDGET, Limits, Settings};
 pub use skills::Skills;
 pub use store::{Store, StoreError};

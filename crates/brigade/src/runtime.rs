@@ -21,8 +21,9 @@ use crate::session::{Driver, Fatal, RoundEnd};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::{Append, Expect, Holder, Lease, Store, StoreError};
+use crate::task::{AbortOnDrop, spawn};
 use crate::tree::{Core, Tree};
-pub use task::{Ending, More, RunError, Task};
+pub use task::{Detached, Ending, More, RunError, Task};
 
 /// How often a runner says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -160,7 +161,7 @@ impl Runtime {
             .choose(agent.model.as_deref().unwrap_or_default())
             .map_err(|e| RunError::Setup(e.to_string()))?;
         let lease = self.core.store.lease(&session, &self.holder, clock::now()).await?;
-        let tree = Arc::new(Tree::new(self.core.clone(), lease, Vec::new(), &more));
+        let tree = Arc::new(Tree::new(self.core.clone(), self.holder.clone(), lease, Vec::new(), &more));
         let authority = self.root_authority(&agent);
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
         let round = self.root_round(delegation, &kit.agent_hash, &kit.authority_hash, &more);
@@ -223,7 +224,7 @@ impl Runtime {
             Event::Resumed { downtime, .. } => Some((record.pos, downtime)),
             _ => None,
         });
-        let tree = Tree::new(self.core.clone(), lease, resumes.collect(), &more);
+        let tree = Tree::new(self.core.clone(), self.holder.clone(), lease, resumes.collect(), &more);
         tree.count_on().await?;
         self.continue_tree(Arc::new(tree), state, &records, more).await
     }
@@ -277,6 +278,7 @@ impl Runtime {
                 session: session.clone(),
                 outcome: outcome.clone(),
                 spent: state.ledger().spent(),
+                detached: Detached::of::<()>(&[]),
             }),
             None => Err(RunError::Bug(format!("{session} has no end"))),
         };
@@ -390,13 +392,33 @@ async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<Ending, RunErr
         Ok(end) => end,
         Err(error) => Err(Fatal::Bug(error.to_string())),
     };
-    drop((listener, heartbeat));
+    let left = tree.take_adopted();
     let released = tree.release().await;
     tree.watchers.close();
     let RoundEnd { outcome, spent } = end?;
     released?;
     remove_children(&tree).await?;
-    Ok(Ending { session: tree.root.clone(), outcome, spent })
+    let detached = Detached::of(&left);
+    let session = tree.root.clone();
+    if !left.is_empty() {
+        spawn(keep_running(tree, left, detached.clone(), (listener, heartbeat)));
+    }
+    Ok(Ending { session, outcome, spent, detached })
+}
+
+/// Sees to sessions that were left to themselves until each of them has ended.
+async fn keep_running(
+    tree: Arc<Tree>,
+    left: Vec<(SessionId, AbortOnDrop<()>)>,
+    detached: Detached,
+    _ears_and_heart: (AbortOnDrop<()>, AbortOnDrop<()>),
+) {
+    for (session, mut task) in left {
+        // How it ended stands in its log; where that could not be written, it can be resumed.
+        let _ = (&mut task.0).await;
+        let _ = tree.release_handed_over(&session).await;
+    }
+    detached.all_ended();
 }
 
 /// Removes the sessions below the root that the settings keep no longer than it runs. One that has others below it
@@ -459,20 +481,6 @@ async fn listen(tree: Arc<Tree>) {
 async fn beat(tree: Arc<Tree>) {
     loop {
         tokio::time::sleep(HEARTBEAT).await;
-        // A failure shows at the next append.
-        let _ = tree.store().renew(&tree.lease, clock::now()).await;
+        tree.renew().await;
     }
-}
-
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "every task of a run is started here or in a driver's own set")]
-fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-    tokio::spawn(future)
 }

@@ -27,6 +27,7 @@ use crate::clock;
 use crate::live::Live;
 use crate::slots::{Lane, Slot};
 use crate::store::{Append, Expect, StoreError};
+use crate::task::AbortOnDrop;
 use crate::tree::{Kit, Tree};
 use group::Group;
 use lend::Waiting;
@@ -91,6 +92,8 @@ pub(crate) struct Driver {
     committed: u64,
     in_flight: HashSet<CallId>,
     children: HashMap<SessionId, mpsc::UnboundedSender<Inbox>>,
+    /// The tasks of children that may outlive this session.
+    detachable: HashMap<SessionId, AbortOnDrop<()>>,
     /// Calls that delegate and are not answered.
     groups: HashMap<CallId, Group>,
     /// Calls with several children that have all ended.
@@ -170,6 +173,7 @@ impl Driver {
             committed,
             in_flight: HashSet::new(),
             children: HashMap::new(),
+            detachable: HashMap::new(),
             groups: HashMap::new(),
             finished: Vec::new(),
             waiting: BTreeMap::new(),
@@ -234,6 +238,7 @@ impl Driver {
                 // Boxed, here and below, is what few sessions do and would make the future of all of them large.
                 Step::RunCalls(calls) => Box::pin(self.run_calls(calls)).await?,
                 Step::Wait => Box::pin(self.wait()).await?,
+                Step::Detach(children) => Box::pin(self.detach(children)).await?,
                 Step::End(outcome) => {
                     let Some(outcome) = self.fit_to_schema(outcome) else { continue };
                     let outcome = self.with_warnings(outcome);
@@ -296,7 +301,7 @@ impl Driver {
                 expect: Expect::Length(self.committed),
                 events: events.clone(),
                 blobs: self.blobs.iter().map(|(_, body)| body.clone()).collect(),
-                lease: Some(self.tree.lease.clone()),
+                lease: Some(self.tree.lease_for(self.state.session())),
                 at,
             };
             match self.tree.store().append(append).await {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use brigade_core::faces::{Caller, MESSAGE};
 use brigade_core::grant::{Access, Authority};
@@ -13,6 +13,7 @@ use brigade_core::{Agent, Event, Face, Hash, SessionId, ToolSpec};
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::clock;
 use crate::live::Watchers;
 use crate::model::{ChosenModel, Models};
 use crate::runtime::More;
@@ -20,7 +21,8 @@ use crate::session::{Fatal, Inbox};
 use crate::settings::Settings;
 use crate::skills::SKILL;
 use crate::slots::Slots;
-use crate::store::{Lease, Pos, Store, StoreError};
+use crate::store::{Holder, Lease, Pos, Store, StoreError};
+use crate::task::AbortOnDrop;
 use crate::tool::{AnyTool, Files};
 
 /// What a runtime and all its trees share.
@@ -49,6 +51,11 @@ pub(crate) struct Tree {
     written: Mutex<HashSet<Hash>>,
     /// The rank of the last face-D delegation.
     last_number: AtomicU32,
+    holder: Holder,
+    /// The leases of sessions that were left to themselves.
+    handed_over: RwLock<Vec<Lease>>,
+    /// What runs them.
+    adopted: Mutex<Vec<(SessionId, AbortOnDrop<()>)>>,
 }
 
 /// What follows from an agent, its authority and its depth: equal for equal siblings, and shared by them.
@@ -69,7 +76,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Tree {
-    pub(crate) fn new(core: Arc<Core>, lease: Lease, resumes: Vec<(Pos, u64)>, more: &More) -> Tree {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        holder: Holder,
+        lease: Lease,
+        resumes: Vec<(Pos, u64)>,
+        more: &More,
+    ) -> Tree {
         let swarm = &core.settings.faces.swarm;
         let slots = Slots::new(core.settings.limits.concurrency, [(Face::Delegate, swarm.concurrency())]);
         Tree {
@@ -85,6 +98,9 @@ impl Tree {
             kits: Mutex::default(),
             written: Mutex::default(),
             last_number: AtomicU32::new(0),
+            holder,
+            handed_over: RwLock::default(),
+            adopted: Mutex::default(),
             core,
         }
     }
@@ -120,6 +136,46 @@ impl Tree {
                 let _ = inbox.send(Inbox::Look);
             }
         }
+    }
+
+    /// The lease under which a session is written.
+    pub(crate) fn lease_for(&self, session: &SessionId) -> Lease {
+        let handed_over = self.handed_over.read().unwrap_or_else(PoisonError::into_inner);
+        let own = handed_over.iter().rev().find(|lease| lease.root.contains(session));
+        own.unwrap_or(&self.lease).clone()
+    }
+
+    /// Takes a lease for a session that is to be left to itself.
+    pub(crate) async fn hand_over(&self, session: &SessionId) -> Result<(), StoreError> {
+        let lease = self.store().lease(session, &self.holder, clock::now()).await?;
+        self.handed_over.write().unwrap_or_else(PoisonError::into_inner).push(lease);
+        Ok(())
+    }
+
+    /// Keeps the task of a session that was left to itself.
+    pub(crate) fn adopt(&self, session: SessionId, task: AbortOnDrop<()>) {
+        lock(&self.adopted).push((session, task));
+    }
+
+    /// The tasks of sessions that were left to themselves.
+    pub(crate) fn take_adopted(&self) -> Vec<(SessionId, AbortOnDrop<()>)> {
+        std::mem::take(&mut lock(&self.adopted))
+    }
+
+    /// Says that the holder of all leases is alive.
+    pub(crate) async fn renew(&self) {
+        let handed_over = self.handed_over.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let own = (!self.released.load(Ordering::SeqCst)).then(|| self.lease.clone());
+        for lease in own.into_iter().chain(handed_over) {
+            // A failure shows at the next append.
+            let _ = self.store().renew(&lease, clock::now()).await;
+        }
+    }
+
+    /// Gives the lease of a session back that was left to itself and has ended.
+    pub(crate) async fn release_handed_over(&self, session: &SessionId) -> Result<(), StoreError> {
+        let lease = self.lease_for(session);
+        if lease.root == *session { self.store().release(&lease).await } else { Ok(()) }
     }
 
     /// The rank of the next face-D delegation.

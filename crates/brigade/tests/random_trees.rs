@@ -25,7 +25,9 @@ use brigade::core::faces::spawn::SpawnConfig;
 use brigade::core::faces::subagent::SubagentConfig;
 use brigade::core::faces::{Extra, Offer};
 use brigade::core::message::Stop;
-use brigade::core::{Agent, Authority, Budget, Event, Hash, Limit, Price, Record, SessionId, Usage};
+use brigade::core::{
+    Agent, Authority, Budget, Event, Hash, Limit, Price, Record, SessionId, State, Status, Usage,
+};
 use brigade::model::{Chunk, Model, ModelError, Request};
 use brigade::store::Holder;
 use brigade::store::memory::MemoryStore;
@@ -105,7 +107,11 @@ impl Model for Babble {
 
 fn call(dice: &mut Dice, session: &SessionId) -> (String, String) {
     let role = dice.pick(&["Ada", "Bob", "a", "Zo\u{eb}"]).to_owned();
-    let background = if dice.one_in(3) { r#", "background": true"# } else { "" };
+    let background = match dice.below(8) {
+        0 | 1 => r#", "background": true"#,
+        2 => r#", "background": "detach""#,
+        _ => "",
+    };
     let tools = match dice.below(5) {
         0 => r#", "tools": ["echo"]"#,
         1 => r#", "tools": []"#,
@@ -247,7 +253,11 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
     let mut ended = end(prepared.start(), &store).await;
     for crash in 0.. {
         match ended {
-            Ok(_) => break,
+            Ok(ending) => {
+                let left = ending.detached.ended();
+                tokio::time::timeout(LIMIT, left).await.expect("what was left to itself hangs");
+                break;
+            }
             Err(RunError::Store(_)) if crash <= MOST_CRASHES => {}
             Err(error) => panic!("seed {seed}: {error}"),
         }
@@ -269,12 +279,35 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
     store.mend();
     // Words that came at the very end ask for a next round.
     if let Ok(run) = runtime(&store, seed, workspace).resume(&root, More::default()).await {
-        end(run, &store).await.unwrap();
+        let ending = end(run, &store).await.unwrap();
+        tokio::time::timeout(LIMIT, ending.detached.ended()).await.expect("what was left to itself hangs");
     }
+    finish_detached(&store, seed, workspace, &root).await;
     let log = store.inner.tail(&root, 0, usize::MAX).await.unwrap();
     check_laws(&log);
     check_tree(seed, &*store.inner, &log, max_depth).await;
     log.iter().filter(|record| matches!(record.event, Event::Delegated { .. })).count()
+}
+
+/// Resumes what was left to itself and then lost its runner to a crash, also what those left to themselves.
+async fn finish_detached(store: &Arc<CrashStore>, seed: u64, workspace: &Workspace, root: &SessionId) {
+    for _ in 0..20 {
+        let log = store.inner.tail(root, 0, usize::MAX).await.unwrap();
+        let mut open = None;
+        for record in &log {
+            let Event::Returned { child, outcome, .. } = &record.event else { continue };
+            let events: Vec<Event> =
+                store.inner.read(child, 0).await.unwrap().into_iter().map(|record| record.event).collect();
+            if outcome.status == Status::Detached && State::fold(child.clone(), &events).is_running() {
+                open = Some(child.clone());
+            }
+        }
+        let Some(open) = open else { return };
+        let run = runtime(store, seed, workspace).resume(&open, More::default()).await.unwrap();
+        let ending = end(run, store).await.unwrap();
+        tokio::time::timeout(LIMIT, ending.detached.ended()).await.expect("what was left to itself hangs");
+    }
+    panic!("seed {seed}: there is always something left");
 }
 
 /// Depth and authority: a child is nowhere deeper or wider than its parent allows.
