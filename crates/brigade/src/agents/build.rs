@@ -1,0 +1,412 @@
+//! From the keys of a file to an agent, with a note on each of them.
+
+use std::path::Path;
+
+use brigade_core::Agent;
+use brigade_core::permission::{Mode, Rule};
+use serde_json::Value;
+
+use super::document::{Document, Field};
+use super::format::Format;
+use super::keys::{self, Key};
+use super::narrow::Narrow;
+use super::problem::{Class, Fault, Note};
+use super::secret::Secret;
+use super::whitelist::{Whitelist, some};
+use super::{id, model, value};
+
+/// What a file comes to.
+pub(super) struct Built {
+    pub(super) notes: Vec<Note>,
+    pub(super) outcome: Result<(Agent, Option<Secret>), Fault>,
+}
+
+/// The temperature and the longest reply of contract C.
+const TEMPERATURE: f64 = 0.7;
+const MAX_TOKENS: u64 = 2048;
+/// The longest name that is shown.
+const LONGEST_NAME: usize = 64;
+
+#[derive(Default)]
+struct Builder {
+    agent: Agent,
+    api_key: Option<Secret>,
+    display_name: Option<String>,
+    /// Prompts by the key that they stand at.
+    prompts: Vec<(String, String)>,
+    narrow: Narrow,
+    names_provider: bool,
+    seen: Vec<Key>,
+    notes: Vec<Note>,
+}
+
+/// What became of a key: its class and what is said about it, or why it is refused.
+type Said = Result<(Class, String), String>;
+
+fn honoured() -> Said {
+    Ok((Class::Honoured, String::new()))
+}
+
+/// Builds the agent that a document describes.
+pub(super) fn build(document: Document, file: &Path, format: Format, entry: Option<&str>) -> Built {
+    let mut builder = Builder {
+        names_provider: document.get("provider").is_some() || format == Format::Goose,
+        ..Builder::default()
+    };
+    if let Some(cause) = &document.repaired {
+        let text = format!("{cause}; its keys were told apart line by line");
+        builder.note("frontmatter", None, Class::Translated, text);
+    }
+    for field in &document.fields {
+        builder.field(field, &field.key, format);
+    }
+    builder.finish(document, file, format, entry)
+}
+
+impl Builder {
+    fn note(&mut self, key: &str, line: Option<u32>, class: Class, text: String) {
+        let key = key.chars().take(80).collect();
+        self.notes.push(Note { key, line, class, text });
+    }
+
+    fn refuse(&mut self, key: &str, line: Option<u32>, cause: String) {
+        self.note(key, line, Class::Refused, cause);
+    }
+
+    /// Reads one key; `shown` is how it is called in notes.
+    fn field(&mut self, field: &Field, shown: &str, format: Format) {
+        let name = field.key.as_str();
+        let Some(key) = keys::key(name) else {
+            match keys::misspelled(name) {
+                Some(known) => {
+                    let cause = format!("is no key, but looks like `{known}`; write that, or leave it out");
+                    self.refuse(shown, field.line, cause);
+                }
+                None => self.note(shown, field.line, Class::Ignored, "no such key".to_owned()),
+            }
+            return;
+        };
+        if self.is_a_repetition(key) {
+            match keys::is_about_authority(name) {
+                true => self.refuse(shown, field.line, "stands there twice, in two spellings".to_owned()),
+                false => {
+                    self.note(
+                        shown,
+                        field.line,
+                        Class::Ignored,
+                        "another spelling of it comes first".to_owned(),
+                    );
+                }
+            }
+            return;
+        }
+        if key == Key::Section {
+            return self.section(field, format);
+        }
+        match self.said(key, field, format) {
+            Ok((class, text)) => self.note(shown, field.line, class, text),
+            Err(cause) => self.refuse(shown, field.line, cause),
+        }
+    }
+
+    fn is_a_repetition(&mut self, key: Key) -> bool {
+        let may_repeat = matches!(key, Key::Ignored(_) | Key::Prompt | Key::Section | Key::Permission);
+        let seen = !may_repeat && self.seen.contains(&key);
+        self.seen.push(key);
+        seen
+    }
+
+    /// A section with the settings of the model.
+    fn section(&mut self, field: &Field, format: Format) {
+        let Value::Object(map) = &field.value else {
+            return self.refuse(&field.key, field.line, "has to be a section with keys".to_owned());
+        };
+        self.names_provider = true;
+        for (key, value) in map {
+            let shown = format!("{}.{key}", field.key);
+            let inner = Field { key: key.clone(), line: field.line, value: value.clone() };
+            self.field(&inner, &shown, format);
+        }
+    }
+
+    fn said(&mut self, key: Key, field: &Field, format: Format) -> Said {
+        let value = &field.value;
+        match key {
+            Key::Name => self.agent.name = value::text(value)?.unwrap_or_default(),
+            Key::DisplayName => self.display_name = value::text(value)?,
+            Key::Description => return self.description(value),
+            Key::Prompt => return self.prompt(field),
+            Key::Model => return self.model(value, format),
+            Key::Provider => self.agent.provider = value::text(value)?.filter(|name| !name.is_empty()),
+            Key::Credential => {
+                self.api_key = value::text(value)?.filter(|key| !key.is_empty()).map(Secret::new)
+            }
+            Key::ApiBase => self.agent.api_base = value::text(value)?.filter(|base| !base.is_empty()),
+            Key::Temperature => self.agent.temperature = Some(value::temperature(value)?),
+            Key::MaxTokens => self.agent.max_tokens = Some(value::count(value)?),
+            Key::MaxTurns => self.agent.max_turns = Some(value::small_count(value)?),
+            Key::Timeout => self.agent.timeout = Some(value::duration(value)?),
+            Key::TimeoutMinutes => self.agent.timeout = Some(value::minutes(value)?),
+            Key::MaxConcurrency => self.agent.max_concurrency = Some(value::small_count(value)?),
+            Key::AllowSkills => self.agent.allow_skills = value::flag(value)?,
+            Key::IgnoreInstructions => self.agent.ignore_instructions = value::flag(value)?,
+            Key::Tools => return self.tools(value),
+            Key::Lend => return self.lend(value),
+            Key::Deny => return self.deny(value),
+            Key::DisallowedTools => return self.disallowed(value),
+            Key::Permission => return self.permission(value),
+            Key::PermissionMode => return self.permission_mode(value),
+            Key::SandboxMode => return self.sandbox_mode(value),
+            Key::ApprovalPolicy => return self.approval_policy(value),
+            Key::ReadOnly => return self.read_only(value),
+            Key::Mode => return self.mode(value, format),
+            Key::Disable => return disable(value),
+            Key::Kind => return kind(value),
+            Key::Section => {}
+            Key::Ignored(why) => return Ok((Class::Ignored, why.to_owned())),
+        }
+        honoured()
+    }
+
+    fn description(&mut self, value: &Value) -> Said {
+        let text = value::text(value)?.unwrap_or_default();
+        let unescaped = text.replace("\\n", "\n").trim().to_owned();
+        let is_same = unescaped == text;
+        self.agent.description = unescaped;
+        match is_same {
+            true => honoured(),
+            false => Ok((Class::Translated, "`\\n` ends a line".to_owned())),
+        }
+    }
+
+    fn prompt(&mut self, field: &Field) -> Said {
+        let text = value::text(&field.value)?.unwrap_or_default();
+        if text.starts_with("{file:") {
+            return Err("names another file, which is not read; put the text itself here".to_owned());
+        }
+        self.prompts.push((field.key.clone(), text));
+        honoured()
+    }
+
+    fn model(&mut self, value: &Value, format: Format) -> Said {
+        if value.is_array() {
+            return Ok((Class::Ignored, "is a list of choices; the parent's model is used".to_owned()));
+        }
+        let name = value::text(value)?.unwrap_or_default();
+        let (model, class, text) = model::choose(&name, format, self.names_provider);
+        self.agent.model = model;
+        Ok((class, text))
+    }
+
+    fn tools(&mut self, value: &Value) -> Said {
+        let list = Whitelist::read(value)?;
+        list.off.iter().for_each(|tool| self.narrow.without(tool));
+        let remarks = list.remarks();
+        let off = if list.off.is_empty() { String::new() } else { format!(", without {}", some(&list.off)) };
+        let named = match &list.tools {
+            Some(tools) => some(tools),
+            None => "all that the parent lends".to_owned(),
+        };
+        let class = match list.translated || !remarks.is_empty() {
+            true => Class::Translated,
+            false => Class::Honoured,
+        };
+        self.agent.tools = list.tools;
+        Ok((class, format!("{named}{off}{remarks}")))
+    }
+
+    fn lend(&mut self, value: &Value) -> Said {
+        let list = Whitelist::read_lent(value)?;
+        let remarks = list.remarks();
+        self.agent.lend = list.tools;
+        let class = if list.translated { Class::Translated } else { Class::Honoured };
+        Ok((class, remarks.trim_start_matches("; ").to_owned()))
+    }
+
+    /// Rules of ours; one that cannot be read would protect nothing.
+    fn deny(&mut self, value: &Value) -> Said {
+        for rule in value::names(value)? {
+            let rule: Rule = rule.parse().map_err(|error| format!("{error}"))?;
+            self.narrow.deny.insert(rule);
+        }
+        honoured()
+    }
+
+    fn disallowed(&mut self, value: &Value) -> Said {
+        let unknown = self.narrow.disallow(value)?;
+        let text = match unknown.is_empty() {
+            true => "as rules of `deny`".to_owned(),
+            false => format!("as rules of `deny`; there is no tool called {}", some(&unknown)),
+        };
+        Ok((Class::Translated, text))
+    }
+
+    fn permission(&mut self, value: &Value) -> Said {
+        let mut remarks = self.narrow.permission(value)?;
+        remarks.insert(0, "what it denies or asks about; it never widens".to_owned());
+        Ok((Class::Translated, remarks.join("; ")))
+    }
+
+    fn at_most(&mut self, mode: Mode) -> Said {
+        self.narrow.at_most(mode);
+        Ok((Class::Translated, format!("works in mode `{mode}` at most")))
+    }
+
+    fn permission_mode(&mut self, value: &Value) -> Said {
+        match value::text(value)?.as_deref() {
+            Some("plan") => self.at_most(Mode::Plan),
+            Some("dontAsk") => self.at_most(Mode::Ask),
+            Some("acceptEdits") => self.at_most(Mode::Edit),
+            Some("auto") => self.at_most(Mode::Auto),
+            None | Some("default" | "manual") => Ok((Class::Ignored, "the parent's mode is used".to_owned())),
+            Some("bypassPermissions") => {
+                Ok((Class::Ignored, "a file never widens what is allowed".to_owned()))
+            }
+            Some(_) => Err("is no mode that is known; write plan, acceptEdits or dontAsk".to_owned()),
+        }
+    }
+
+    fn sandbox_mode(&mut self, value: &Value) -> Said {
+        match value::text(value)?.as_deref() {
+            Some("read-only") => self.at_most(Mode::Plan),
+            Some("workspace-write") => self.at_most(Mode::Edit),
+            Some("danger-full-access") => {
+                Ok((Class::Ignored, "a file never widens what is allowed".to_owned()))
+            }
+            _ => Err("has to be read-only, workspace-write or danger-full-access".to_owned()),
+        }
+    }
+
+    fn approval_policy(&mut self, value: &Value) -> Said {
+        match value {
+            Value::String(word) if word == "untrusted" => self.at_most(Mode::Ask),
+            _ => Ok((Class::Ignored, "the person's permissions decide what is asked".to_owned())),
+        }
+    }
+
+    fn read_only(&mut self, value: &Value) -> Said {
+        match value::flag(value)? {
+            true => self.at_most(Mode::Plan),
+            false => honoured(),
+        }
+    }
+
+    fn mode(&mut self, value: &Value, format: Format) -> Said {
+        let word = value::text(value)?.unwrap_or_default();
+        match word.parse::<Mode>() {
+            Ok(mode) => {
+                self.narrow.at_most(mode);
+                honoured()
+            }
+            Err(_) if matches!(word.as_str(), "primary" | "subagent" | "all") => {
+                Ok((Class::Ignored, "every agent can be started and dispatched to".to_owned()))
+            }
+            Err(error) if format.has_our_defaults() => Err(error.to_string()),
+            Err(_) => Ok((Class::Ignored, "about the program that the file was written for".to_owned())),
+        }
+    }
+
+    fn finish(mut self, document: Document, file: &Path, format: Format, entry: Option<&str>) -> Built {
+        self.settle_name(file, format, entry);
+        self.settle_prompt(document.body, format);
+        self.settle_tools();
+        self.agent.mode = self.narrow.mode;
+        self.agent.deny = self.narrow.deny.iter().cloned().collect();
+        if format.has_our_defaults() {
+            self.agent.temperature.get_or_insert(TEMPERATURE);
+            self.agent.max_tokens.get_or_insert(MAX_TOKENS);
+        }
+        let refusal = self.notes.iter().find(|note| note.class == Class::Refused);
+        let outcome = match refusal {
+            Some(note) => Err(Fault { line: note.line, cause: format!("`{}` {}", note.key, note.text) }),
+            None => Ok((self.agent, self.api_key)),
+        };
+        Built { notes: self.notes, outcome }
+    }
+
+    fn settle_name(&mut self, file: &Path, format: Format, entry: Option<&str>) {
+        let written = entry.map(str::to_owned).unwrap_or_else(|| std::mem::take(&mut self.agent.name));
+        let title = self.display_name.take().unwrap_or_default();
+        let name = [&written, &title].into_iter().find(|name| !name.trim().is_empty()).cloned();
+        match id::id(file, format, name.as_deref()) {
+            Ok(id) => self.agent.id = id,
+            Err(cause) => self.refuse("id", None, format!("is missing: {cause}")),
+        }
+        if name.is_none() && format.has_our_defaults() {
+            self.refuse("name", None, "is missing".to_owned());
+        }
+        if self.agent.description.is_empty() {
+            match format {
+                Format::Brigade => self.refuse("description", None, "is missing".to_owned()),
+                _ => self.note(
+                    "description",
+                    None,
+                    Class::Ignored,
+                    "is missing; nobody can tell when to use this agent".to_owned(),
+                ),
+            }
+        }
+        let shown = if title.is_empty() { name.unwrap_or_else(|| self.agent.id.clone()) } else { title };
+        self.agent.name = one_line(&shown);
+    }
+
+    /// The body, or the first of the keys that hold a prompt.
+    fn settle_prompt(&mut self, body: String, format: Format) {
+        let mut prompts = std::mem::take(&mut self.prompts).into_iter().filter(|(_, text)| !text.is_empty());
+        self.agent.prompt = if body.is_empty() { prompts.next().map(|(_, text)| text) } else { Some(body) }
+            .unwrap_or_default();
+        let rest: Vec<String> = prompts.map(|(key, _)| key).collect();
+        for note in self.notes.iter_mut().filter(|note| rest.contains(&note.key)) {
+            note.class = Class::Ignored;
+            note.text = "another prompt comes first".to_owned();
+        }
+        if self.agent.prompt.is_empty() {
+            match format {
+                Format::Codex => self.refuse("developer_instructions", None, "is missing".to_owned()),
+                Format::Goose => self.refuse("instructions", None, "is missing".to_owned()),
+                _ => self.note("prompt", None, Class::Ignored, "is empty".to_owned()),
+            }
+        }
+    }
+
+    /// What is taken away is taken out of the list as well, and nothing left is no list at all.
+    fn settle_tools(&mut self) {
+        if let Some(only) = &self.narrow.only {
+            let kept = only.iter().map(|tool| (*tool).to_owned());
+            match &mut self.agent.tools {
+                Some(tools) => tools.retain(|tool| only.contains(tool.as_str())),
+                None => self.agent.tools = Some(kept.collect()),
+            }
+        }
+        let Some(tools) = &mut self.agent.tools else { return };
+        let narrow = &self.narrow;
+        let before = tools.len();
+        tools.retain(|tool| !narrow.denies(tool));
+        let is_nothing = tools.is_empty() && (before > 0 || narrow.only.is_some());
+        if is_nothing && !self.notes.iter().any(|note| note.class == Class::Refused) {
+            self.refuse("tools", None, "comes to no tool at all after what the file denies".to_owned());
+        }
+    }
+}
+
+fn disable(value: &Value) -> Said {
+    match value::flag(value)? {
+        true => Err("switches this agent off".to_owned()),
+        false => honoured(),
+    }
+}
+
+fn kind(value: &Value) -> Said {
+    match value::text(value)?.as_deref() {
+        Some("remote") => Err("is an agent on another machine, which cannot be run here".to_owned()),
+        _ => Ok((Class::Ignored, "agents run here".to_owned())),
+    }
+}
+
+/// A name as it is shown: one line, without brackets that could look like somebody speaking.
+fn one_line(name: &str) -> String {
+    let plain: String =
+        name.chars().map(|c| if c.is_control() || matches!(c, '[' | ']') { ' ' } else { c }).collect();
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    words.join(" ").chars().take(LONGEST_NAME).collect()
+}
