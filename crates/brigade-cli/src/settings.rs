@@ -2,6 +2,7 @@
 //!
 //! This is the only part of Brigade that reads the environment, the home folder and the current folder.
 
+mod agents;
 mod environment;
 mod keys;
 mod layers;
@@ -22,6 +23,7 @@ use crate::args::{Flags, Global};
 use crate::failure::Failure;
 use crate::units;
 
+pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
 pub(crate) use layers::Layers;
 
@@ -49,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) permissions: Permissions,
     /// The folder that tools work in.
     pub(crate) folder: PathBuf,
+    /// Where agents are looked for, apart from the project.
+    pub(crate) agent_folders: AgentFolders,
     /// Every value with its origin.
     pub(crate) layers: Layers,
     /// Where the configuration is read from.
@@ -86,6 +90,7 @@ impl Settings {
         if let Ok(configured) = Settings::to_look(global) {
             settings.store = configured.store;
         }
+        settings.agent_folders = AgentFolders::default();
         Ok(settings)
     }
 
@@ -132,11 +137,24 @@ impl Settings {
             budget: raw.budget.resolve()?,
             permissions: raw.permissions.resolve(),
             folder: environment.absolute(flags.cwd.as_deref().unwrap_or(Path::new("."))),
+            agent_folders: AgentFolders::of(&environment, &raw.agents.paths),
             layers,
             config_file: places.config,
             environment,
         })
     }
+}
+
+impl Settings {
+    /// The folders that agents are looked for in.
+    pub(crate) fn agent_places(&self) -> Vec<PathBuf> {
+        let project = project_is_trusted().then_some(self.folder.as_path());
+        agent_places(&self.agent_folders, project, &self.agent_folders.paths)
+    }
+}
+
+fn project_is_trusted() -> bool {
+    false
 }
 
 /// Where configuration and data are, before anybody looked.
@@ -192,12 +210,19 @@ struct Raw {
     default_agent: Option<String>,
     store: Option<String>,
     swarm: SwarmConfig,
+    agents: RawAgents,
     budget: RawBudget,
     limits: RawLimits,
     permissions: RawPermissions,
     /// Kept for the parts that are to use them.
     #[serde(flatten)]
     _later: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawAgents {
+    paths: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

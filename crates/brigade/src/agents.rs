@@ -114,33 +114,15 @@ impl Catalogue {
         self.agents.insert(place, agent);
     }
 
-    /// The definitions of several folders. Where two have the same id, the folder that comes first counts; that, and
-    /// whatever cannot be used, is told.
+    /// The definitions of several folders, as [`survey`] finds them, and what is wrong with the others.
     pub fn from_places(places: &[impl AsRef<Path>]) -> (Catalogue, Vec<Problem>) {
+        let found = survey(places);
         let mut catalogue = Catalogue::new();
-        let mut problems = Vec::new();
-        let mut searched = HashSet::new();
-        let mut found: BTreeMap<String, Definition> = BTreeMap::new();
-        for place in places.iter().map(AsRef::as_ref) {
-            // The same folder may be that of the project and that of the home.
-            let Ok(real) = place.canonicalize() else { continue };
-            if !searched.insert(real) {
-                continue;
-            }
-            let here = discover(place);
-            problems.extend(here.problems);
-            for definition in here.definitions {
-                match found.get(&definition.agent.id) {
-                    Some(first) => problems.push(shadowed(&definition, first)),
-                    None => drop(found.insert(definition.agent.id.clone(), definition)),
-                }
-            }
-        }
-        for (id, definition) in found {
-            catalogue.files.insert(id, definition.file);
+        for definition in found.definitions {
+            catalogue.files.insert(definition.agent.id.clone(), definition.file);
             catalogue.agents.push(definition.agent);
         }
-        (catalogue, problems)
+        (catalogue, found.problems)
     }
 
     /// All definitions, by id, as they were found.
@@ -215,6 +197,29 @@ pub fn discover(folder: &Path) -> Found {
         }
     }
     Found { definitions, problems }
+}
+
+/// The definitions of several folders. Where two have the same id, the folder that comes first counts; that, and
+/// whatever cannot be used, is told.
+pub fn survey(places: &[impl AsRef<Path>]) -> Found {
+    let mut problems = Vec::new();
+    let mut searched = HashSet::new();
+    let mut by_id: BTreeMap<String, Definition> = BTreeMap::new();
+    for place in places.iter().map(AsRef::as_ref) {
+        // The same folder may be that of the project and that of the home.
+        if place.canonicalize().is_ok_and(|real| !searched.insert(real)) {
+            continue;
+        }
+        let here = discover(place);
+        problems.extend(here.problems);
+        for definition in here.definitions {
+            match by_id.get(&definition.agent.id) {
+                Some(first) => problems.push(shadowed(&definition, first)),
+                None => drop(by_id.insert(definition.agent.id.clone(), definition)),
+            }
+        }
+    }
+    Found { definitions: by_id.into_values().collect(), problems }
 }
 
 /// What becomes of a file, or of every file beneath a folder, key by key.

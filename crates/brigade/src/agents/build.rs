@@ -352,9 +352,13 @@ impl Builder {
 
     /// The body, or the first of the keys that hold a prompt.
     fn settle_prompt(&mut self, body: String, format: Format) {
-        let mut prompts = std::mem::take(&mut self.prompts).into_iter().filter(|(_, text)| !text.is_empty());
-        self.agent.prompt = if body.is_empty() { prompts.next().map(|(_, text)| text) } else { Some(body) }
-            .unwrap_or_default();
+        let mut prompts = std::mem::take(&mut self.prompts);
+        prompts.retain(|(_, text)| !text.is_empty());
+        // Where there are instructions too, a prompt is the first task.
+        prompts.sort_by_key(|(key, _)| key == "prompt");
+        let mut prompts = prompts.into_iter();
+        let keyed = if body.is_empty() { prompts.next() } else { None };
+        self.agent.prompt = keyed.map_or(body, |(_, text)| text);
         let rest: Vec<String> = prompts.map(|(key, _)| key).collect();
         for note in self.notes.iter_mut().filter(|note| rest.contains(&note.key)) {
             note.class = Class::Ignored;

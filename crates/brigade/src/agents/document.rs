@@ -107,10 +107,10 @@ fn fields(value: Value, head: &Head<'_>) -> Result<Vec<Field>, Fault> {
         _ => return Err(Fault::at(head.first_line, "has no keys; write them as `name: …`")),
     };
     let at = key_lines(head);
-    Ok(map
-        .into_iter()
-        .map(|(key, value)| Field { line: at.get(key.as_str()).copied(), key, value })
-        .collect())
+    let field = |(key, value): (String, Value)| Field { line: at.get(key.as_str()).copied(), key, value };
+    let mut fields: Vec<Field> = map.into_iter().map(field).collect();
+    fields.sort_by_key(|field| field.line);
+    Ok(fields)
 }
 
 /// The line in which each key stands first.
