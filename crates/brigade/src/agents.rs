@@ -4,6 +4,7 @@
 //! skipped and named, and never hides the others; none is ever read as asking for more than it says. Files are read
 //! when they are needed, so that an edit counts from the next call on.
 
+mod authority;
 mod build;
 mod document;
 mod file;
@@ -75,6 +76,23 @@ pub struct Found {
     pub definitions: Vec<Definition>,
     /// What was skipped, and why.
     pub problems: Vec<Problem>,
+}
+
+impl Found {
+    /// The definition of an id, or why there is none.
+    pub fn definition(mut self, id: &str) -> Result<Definition, LoadError> {
+        if let Some(at) = self.definitions.iter().position(|definition| definition.agent.id == id) {
+            return Ok(self.definitions.swap_remove(at));
+        }
+        let quoted = format!("`{id}`");
+        let concerns = |problem: &Problem| match problem.kind {
+            ProblemKind::Refused => id::of_file(&problem.file).is_some_and(|other| other == id),
+            ProblemKind::Duplicate => problem.cause.contains(&quoted),
+            ProblemKind::Shadowed => false,
+        };
+        let problem = self.problems.into_iter().find(concerns);
+        Err(problem.map_or_else(|| LoadError::NotFound(id.to_owned()), LoadError::Invalid))
+    }
 }
 
 /// Why a definition cannot be had.
@@ -167,15 +185,7 @@ pub fn load(folder: &Path, id: &str) -> Result<Definition, LoadError> {
             return of_id(read::read(&file), id);
         }
     }
-    let mut found = discover(folder);
-    match found.definitions.iter().position(|definition| definition.agent.id == id) {
-        Some(at) => Ok(found.definitions.swap_remove(at)),
-        None => {
-            let named = |problem: &Problem| format::stem(&problem.file) == id;
-            let invalid = found.problems.into_iter().find(named);
-            Err(invalid.map_or_else(|| LoadError::NotFound(id.to_owned()), LoadError::Invalid))
-        }
-    }
+    discover(folder).definition(id)
 }
 
 /// All definitions beneath a folder. One that is invalid is skipped and told; a folder that does not exist has none.

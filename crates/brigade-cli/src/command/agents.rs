@@ -92,18 +92,11 @@ fn show(settings: &Settings, id: &str, is_text: bool) -> Result<Exit, Failure> {
 
 /// The definition that counts: of the first place that has one.
 fn find(settings: &Settings, id: &str) -> Result<Definition, Failure> {
-    let mut invalid = None;
-    for place in settings.agent_places() {
-        match agents::load(&place, id) {
-            Ok(definition) => return Ok(definition),
-            Err(LoadError::Invalid(problem)) => invalid = invalid.or(Some(problem)),
-            Err(LoadError::NotFound(_)) => {}
-        }
-    }
-    match invalid {
-        Some(problem) => Err(Failure::failed(problem)),
-        None => Err(Failure::usage(LoadError::NotFound(id.to_owned())).hint("See: brigade agents list")),
-    }
+    let found = agents::survey(&settings.agent_places());
+    found.definition(id).map_err(|error| match error {
+        LoadError::NotFound(_) => Failure::usage(error).hint("See: brigade agents list"),
+        LoadError::Invalid(problem) => Failure::failed(problem),
+    })
 }
 
 fn describe(definition: &Definition) -> String {

@@ -78,7 +78,7 @@ impl Head<'_> {
 
 /// Keys that are valid YAML, or else keys told apart line by line.
 fn markdown(mut head: Head<'_>) -> Result<Document, Fault> {
-    let below = head.first_line - 1;
+    let below = head.first_line.saturating_sub(1);
     let shift = |fault: Fault| Fault { line: fault.line.map(|line| line.saturating_add(below)), ..fault };
     let body = std::mem::take(&mut head.body);
     match yaml::read(&head.text) {

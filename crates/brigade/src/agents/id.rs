@@ -45,6 +45,11 @@ pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<Stri
     }
 }
 
+/// The id that a file has by its place alone.
+pub(super) fn of_file(file: &Path) -> Option<String> {
+    id(file, Format::of(file), None).ok()
+}
+
 /// The path below the folder of agents, where OpenCode takes the name from.
 fn nested(file: &Path) -> Option<String> {
     let parts: Vec<&str> =
@@ -62,6 +67,9 @@ fn slug(name: &str) -> String {
         match c {
             'a'..='z' | '0'..='9' => slug.push(c),
             '.' | '_' if !slug.is_empty() => slug.push(c),
+            // C# and C++ are two languages.
+            '#' if !slug.is_empty() => slug.push_str("sharp"),
+            '+' if !slug.is_empty() => slug.push('p'),
             _ if !slug.is_empty() && !slug.ends_with('-') => slug.push('-'),
             _ => {}
         }
@@ -69,6 +77,7 @@ fn slug(name: &str) -> String {
             break;
         }
     }
+    slug.truncate(LONGEST);
     slug.trim_end_matches(['-', '.', '_']).to_owned()
 }
 
@@ -90,10 +99,11 @@ mod tests {
     fn names_become_ids() {
         assert_eq!(slug("Code Reviewer"), "code-reviewer");
         assert_eq!(slug("plugin:agent"), "plugin-agent");
+        assert_eq!((slug("C# Expert"), slug("C++ Expert")), ("csharp-expert".into(), "cpp-expert".into()));
         assert_eq!(slug("powershell-5.1-expert"), "powershell-5.1-expert");
         assert_eq!(slug("../../etc/passwd"), "etc-passwd");
         assert_eq!(slug("日本語"), "");
-        assert!(is_id(&slug(&"long name ".repeat(40))));
+        assert!(is_id(&slug(&"long name ".repeat(40))) && is_id(&slug(&format!("a{}", "#".repeat(90)))));
     }
 
     #[test]

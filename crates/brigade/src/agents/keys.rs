@@ -26,6 +26,8 @@ pub(super) enum Key {
     SandboxMode,
     ApprovalPolicy,
     ReadOnly,
+    /// The agents that it may hand work to.
+    Agents,
     Mode,
     MaxTurns,
     Timeout,
@@ -97,7 +99,7 @@ const TABLE: &[(&[&str], Key)] = &[
     ),
     (&["initialPrompt", "argument_hint", "handoffs", "target", "nickname_candidates"], HOST),
     (&["observer", "observerMessage", "criticalSystemReminder_EXPERIMENTAL", "autoCompactWindow"], HOST),
-    (&["agents"], Ignored("every agent may dispatch to every other one, within its tools")),
+    (&["agents"], Key::Agents),
     (&["effort", "variant", "top_p", "options", "request", "personality", "service_tier"], TUNING),
     (&["model_reasoning_effort", "model_reasoning_summary", "model_verbosity"], TUNING),
     (&["activities", "parameters", "response", "sub_recipes", "retry"], RECIPE),

@@ -42,7 +42,7 @@ pub(super) fn choose(name: &str, format: Format, names_provider: bool) -> Choice
     let lower = name.to_ascii_lowercase();
     match PROVIDERS.iter().find(|(prefix, _)| is_plain && lower.starts_with(prefix)) {
         Some((_, provider)) => {
-            let model = format!("{provider}/{name}");
+            let model = format!("{provider}/{lower}");
             (Some(model.clone()), Class::Translated, model)
         }
         None => (
@@ -66,6 +66,7 @@ mod tests {
         assert_eq!(model("anthropic/claude-sonnet-4-5").as_deref(), Some("anthropic/claude-sonnet-4-5"));
         assert_eq!(model("openai:gpt-5").as_deref(), Some("openai/gpt-5"));
         assert_eq!(model("claude-sonnet-4-20250514").as_deref(), Some("anthropic/claude-sonnet-4-20250514"));
+        assert_eq!(model("GPT-4.1").as_deref(), Some("openai/gpt-4.1"));
         assert_eq!(model("GPT-4.1 | 'gpt-5'"), None);
         assert_eq!(choose("any", Format::Brigade, false).0.as_deref(), Some("any"));
         assert_eq!(choose("script:x.toml", Format::Brigade, false).0.as_deref(), Some("script:x.toml"));

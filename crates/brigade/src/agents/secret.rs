@@ -33,8 +33,9 @@ pub(super) fn secrets(text: &str) -> Vec<String> {
 }
 
 fn secret_of(line: &str) -> Option<String> {
-    let at = line.char_indices().map(|(at, _)| at).find(|at| names_a_key(&line[*at..]))?;
-    let rest = line[at..].split_once([':', '='])?.1;
+    let starts = line.bytes().enumerate().filter(|(_, byte)| byte.eq_ignore_ascii_case(&b'a'));
+    let named = starts.filter_map(|(at, _)| line.get(at..)).find(|rest| names_a_key(rest))?;
+    let rest = named.split_once([':', '='])?.1;
     let quotes = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '{' | '}' | '&' | '|' | '>');
     let key = rest.trim_matches(quotes);
     (key.len() >= 4).then(|| key.to_owned())

@@ -110,6 +110,16 @@ fn denials_are_read_generously() {
 }
 
 #[test]
+fn a_choice_of_agents_is_not_widened_to_all() {
+    let shelf = Shelf::new();
+    for lines in ["agents: []", "agents: [a, b]"] {
+        let definition = shelf.loaded("x.agent.md", file(lines));
+        assert!(deny(&definition).contains(&"subagent_dispatch".to_owned()), "{lines}");
+    }
+    assert!(deny(&shelf.loaded("x.agent.md", file("agents: [\"*\"]"))).is_empty());
+}
+
+#[test]
 fn permissions_only_narrow() {
     let shelf = Shelf::new();
     let load = |lines: &str| shelf.loaded("x.md", file(lines));
