@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// The most names of a list. There are far fewer tools.
+const MOST_NAMES: usize = 1_000;
+
 /// Text; numbers and truth values are text too, and nothing at all is none.
 pub(super) fn text(value: &Value) -> Result<Option<String>, String> {
     match value {
@@ -88,16 +91,19 @@ pub(super) fn minutes(value: &Value) -> Result<u64, String> {
 /// Names: a list of texts, or one text with commas. Commas within parentheses belong to a name.
 pub(super) fn names(value: &Value) -> Result<Vec<String>, String> {
     let wrong = || "has to be a list of names, or names with commas between them".to_owned();
+    let mut names = Vec::new();
     match value {
-        Value::String(text) => split(text).ok_or_else(wrong),
+        Value::String(text) => names = split(text).ok_or_else(wrong)?,
         Value::Array(items) => {
-            let mut names = Vec::new();
             for item in items {
                 names.extend(split(item.as_str().ok_or_else(wrong)?).ok_or_else(wrong)?);
             }
-            Ok(names)
         }
-        _ => Err(wrong()),
+        _ => return Err(wrong()),
+    }
+    match names.len() > MOST_NAMES {
+        true => Err(format!("has more than {MOST_NAMES} names")),
+        false => Ok(names),
     }
 }
 

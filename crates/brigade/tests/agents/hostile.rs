@@ -37,6 +37,25 @@ fn yaml_bombs_do_not_go_off() {
 }
 
 #[test]
+fn depth_and_length_are_bounded_in_every_format() {
+    let shelf = Shelf::new();
+    let (open, close) = ("[".repeat(100_000), "]".repeat(100_000));
+    let many: String = (0..60_000).map(|number| format!("mcp__s__t{number},")).collect();
+    let objects = "{\"a\":".repeat(50_000);
+    let since = Instant::now();
+    shelf.refused("deep.toml", format!("a = {open}{close}"));
+    shelf.refused("tables.toml", format!("[{}a]", "a.".repeat(200_000)));
+    shelf.refused("deep.json", format!("{{\"a\": {open}{close}}}"));
+    shelf.refused("objects.json", objects);
+    shelf.refused("deep.yaml", format!("a: {open}{close}"));
+    shelf.refused("many.md", format!("---\n{HEAD}tools: {many}\n---\nbody"));
+    shelf.refused("many.json", format!("{{\"prompt\": \"p\", \"tools\": \"{many}\"}}"));
+    shelf.refused("parens.md", format!("---\n{HEAD}tools: {}\n---\nbody", "(".repeat(500_000)));
+    shelf.loaded("dashes.md", format!("---\n{HEAD}apikey{}: x\n---\nbody", "_".repeat(500_000)));
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+}
+
+#[test]
 fn large_files_are_refused() {
     let shelf = Shelf::new();
     let refusal = shelf.refused("big.md", format!("---\n{HEAD}---\n{}", "x".repeat(2 << 20)));
