@@ -6,7 +6,7 @@ use brigade_core::Agent;
 use serde_json::Value;
 
 use super::document::{Document, Field};
-use super::format::Format;
+use super::format::{Format, Text};
 use super::keys::{self, Key};
 use super::narrow::Narrow;
 use super::problem::{Class, Fault, Note};
@@ -200,7 +200,7 @@ impl Builder {
 
     fn finish(mut self, document: Document, file: &Path, format: Format, entry: Option<&str>) -> Built {
         self.settle_name(file, format, entry);
-        self.settle_prompt(document.body, format);
+        self.settle_prompt(document.body, file, format);
         self.settle_tools();
         self.agent.mode = self.narrow.mode;
         self.agent.deny = self.narrow.deny.iter().cloned().collect();
@@ -243,7 +243,7 @@ impl Builder {
     }
 
     /// The body, or the first of the keys that hold a prompt.
-    fn settle_prompt(&mut self, body: String, format: Format) {
+    fn settle_prompt(&mut self, body: String, file: &Path, format: Format) {
         let mut prompts = std::mem::take(&mut self.prompts);
         prompts.retain(|(_, text)| !text.is_empty());
         // Where there are instructions too, a prompt is the first task.
@@ -257,11 +257,26 @@ impl Builder {
             note.text = "another prompt comes first".to_owned();
         }
         if self.agent.prompt.is_empty() {
-            match format {
-                Format::Codex => self.refuse("developer_instructions", None, "is missing".to_owned()),
-                Format::Goose => self.refuse("instructions", None, "is missing".to_owned()),
-                _ => self.note("prompt", None, Class::Ignored, "is empty".to_owned()),
+            // Settings of any program are TOML or JSON too; what has no prompt was not meant to be an agent.
+            match (format, Text::of(file)) {
+                (_, Some(Text::Markdown)) => self.note("prompt", None, Class::Ignored, "is empty".to_owned()),
+                (Format::Codex, _) => self.refuse("developer_instructions", None, "is missing".to_owned()),
+                (Format::Goose, _) => self.refuse("instructions", None, "is missing".to_owned()),
+                _ => self.refuse("prompt", None, "is missing".to_owned()),
             }
+        }
+        if format == Format::Picklebot {
+            self.picklebot(file);
+        }
+    }
+
+    /// What only picklebot does with its files.
+    fn picklebot(&mut self, file: &Path) {
+        if self.agent.prompt.contains("{{") {
+            self.note("{{…}}", None, Class::Ignored, "the body is used as it is written".to_owned());
+        }
+        if file.with_file_name("SOUL.md").exists() {
+            self.note("SOUL.md", None, Class::Ignored, "only AGENT.md is read".to_owned());
         }
     }
 }

@@ -153,6 +153,17 @@ fn picklebot() {
     assert_eq!((agent.provider.as_deref(), agent.temperature), (Some("local"), Some(1.5)));
     assert_eq!((agent.max_tokens, agent.allow_skills), (Some(2048), true));
     assert_eq!(shelf.discover().definitions.len(), 1);
+    classed(&definition.notes, "SOUL.md", Class::Ignored);
+    classed(&definition.notes, "{{…}}", Class::Ignored);
+}
+
+#[test]
+fn settings_of_other_programs_are_no_agents() {
+    let shelf = Shelf::new();
+    shelf.refused("package.json", r#"{"name": "package", "description": "d", "version": "1"}"#);
+    shelf.refused("settings.toml", "name = 'x'\ndescription = 'd'\n");
+    shelf.refused("compose.yaml", "name: x\nservices: {}\n");
+    shelf.refused("opencode.json", r#"{"agent": {"build": {"model": "a/b"}}}"#);
 }
 
 #[test]
