@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use brigade::agents::{Catalogue, ProblemKind};
 use brigade::model::script::Script;
 use brigade::skills::SKILL;
 use brigade::store::SqliteStore;
@@ -18,11 +19,14 @@ use brigade_sandbox::GuardCommand;
 use crate::args::{Flags, Global};
 use crate::command::demo;
 use crate::failure::Failure;
+use crate::output;
 use crate::project;
 use crate::settings::{Instructions, SCRIPT, Settings};
 
 /// How much of a command's output a model reads.
 const SHELL_OUTPUT: usize = 32 * 1024;
+/// How many agent files that cannot be used are named before a run.
+const SHOWN_PROBLEMS: usize = 3;
 
 /// Opens the store.
 pub(crate) fn store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
@@ -100,7 +104,22 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     library.budget = settings.budget;
     library.permissions = settings.permissions.clone();
     library.shell = Some(shell);
+    library.agents = agents(settings);
     Ok(library)
+}
+
+/// The agents that can be named. What cannot be used is said and skipped.
+fn agents(settings: &Settings) -> Catalogue {
+    let (catalogue, mut problems) = Catalogue::from_places(&settings.agent_places());
+    problems.retain(|problem| problem.kind != ProblemKind::Shadowed);
+    for problem in problems.iter().take(SHOWN_PROBLEMS) {
+        output::note(&format!("warning: {problem}"));
+    }
+    if problems.len() > SHOWN_PROBLEMS {
+        let more = problems.len() - SHOWN_PROBLEMS;
+        output::note(&format!("warning: {more} more agent files cannot be used; see: brigade agents list"));
+    }
+    catalogue
 }
 
 /// A rule for a tool that does not exist would protect nothing, in silence.

@@ -2,6 +2,7 @@
 //!
 //! This is the only part of Brigade that reads the environment, the home folder and the current folder.
 
+mod agents;
 mod environment;
 mod keys;
 mod layers;
@@ -29,6 +30,7 @@ use crate::units;
 
 use environment::nowhere;
 
+pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
 pub(crate) use layers::Layers;
 pub(crate) use project::ProjectConfig;
@@ -45,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) model: Option<String>,
     /// The file that sessions are kept in.
     pub(crate) store: PathBuf,
+    /// The agent that takes the task.
+    pub(crate) agent: String,
     /// How agents delegate.
     pub(crate) faces: Faces,
     /// Limits of sessions and of the tree.
@@ -63,6 +67,8 @@ pub(crate) struct Settings {
     pub(crate) memory: Option<PathBuf>,
     /// Whether agents follow what the project says.
     pub(crate) instructions: Instructions,
+    /// Where agents are looked for, apart from the project.
+    pub(crate) agent_folders: AgentFolders,
     /// Every value with its origin.
     pub(crate) layers: Layers,
     /// Where the configuration is read from.
@@ -134,6 +140,7 @@ impl Settings {
         if let Ok(configured) = Settings::of_the_person(global) {
             settings.store = configured.store;
         }
+        settings.agent_folders = AgentFolders::default();
         Ok(settings)
     }
 
@@ -148,11 +155,6 @@ impl Settings {
             layers.table().clone().try_into().map_err(|error| Failure::usage(format!("config: {error}")))?;
         let absolute = |model: String| environment.absolute_model(&model);
         let agent = flags.agent.clone().or(raw.default_agent).unwrap_or_else(|| LEAD.to_owned());
-        if agent != LEAD {
-            return Err(Failure::usage(format!(
-                "there is no agent '{agent}': only '{LEAD}' exists; leave out --agent and default_agent"
-            )));
-        }
         let mut swarm = raw.swarm;
         let problem = swarm.problem().or_else(|| raw.subagent.as_ref().and_then(SubagentConfig::problem));
         if let Some(problem) = problem.or_else(|| raw.spawn.as_ref().and_then(SpawnConfig::problem)) {
@@ -178,6 +180,7 @@ impl Settings {
         Ok(Settings {
             model: raw.model.map(absolute).transpose()?,
             store,
+            agent,
             faces,
             limits: raw.limits.resolve()?,
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
@@ -188,10 +191,19 @@ impl Settings {
             skills,
             memory: raw.memory.enabled.unwrap_or(true).then_some(places.memory),
             instructions: Instructions::OfProject,
+            agent_folders: AgentFolders::of(&environment, &raw.agents.paths),
             layers,
             config_file: places.config,
             environment,
         })
+    }
+}
+
+impl Settings {
+    /// The folders that agents are looked for in.
+    pub(crate) fn agent_places(&self) -> Vec<PathBuf> {
+        let project = self.project.as_ref().map(|project| project.root.as_path());
+        agent_places(&self.agent_folders, project, &self.agent_folders.paths)
     }
 }
 
@@ -261,6 +273,7 @@ struct Raw {
     subagent: Option<SubagentConfig>,
     spawn: Option<SpawnConfig>,
     delegation: DelegationConfig,
+    agents: RawAgents,
     budget: RawBudget,
     limits: RawLimits,
     permissions: RawPermissions,
@@ -269,6 +282,12 @@ struct Raw {
     /// Kept for the parts that are to use them.
     #[serde(flatten)]
     _later: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawAgents {
+    paths: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

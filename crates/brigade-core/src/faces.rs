@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
+use crate::alias;
 use crate::delegation::{Delegation, Face, Outcome, Status, Waiting};
 use crate::grant::{Authority, Wish};
 use crate::message::{ToolOutput, ToolSpec};
@@ -396,10 +397,15 @@ impl<'a> Caller<'a> {
 }
 
 /// `provider/model`, put together from what the definition says and what its caller uses.
-fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
+pub fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
     let inherited = parent.model.as_deref();
-    let model_of = |name: &str| name.split_once('/').map_or(name, |(_, model)| model).to_owned();
-    let provider_of = |name: &str| name.split_once('/').map(|(provider, _)| provider.to_owned());
+    // A name such as `script:/path` is all provider, whatever its path looks like.
+    let parts = |name: &str| {
+        let parts = name.split_once('/').filter(|(provider, _)| !provider.contains(':'));
+        parts.map(|(provider, model)| (provider.to_owned(), model.to_owned()))
+    };
+    let model_of = |name: &str| parts(name).map_or_else(|| name.to_owned(), |(_, model)| model);
+    let provider_of = |name: &str| parts(name).map(|(provider, _)| provider);
     match (&agent.provider, &agent.model) {
         (None, None) => parent.model.clone(),
         (Some(provider), Some(model)) if !model.starts_with(&format!("{provider}/")) => {
@@ -455,6 +461,18 @@ fn so_far(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("\nWhat there is so far:\n{text}") }
 }
 
+/// Our names of the tools on a list, in whatever spelling they are known. A name that nobody knows stays as it is, so
+/// that it can be reported.
 fn names(list: &[String]) -> Vec<String> {
-    list.to_vec()
+    let mut names: Vec<String> = Vec::new();
+    for written in list {
+        let ours = alias::tools(written);
+        let ours = if ours.is_empty() { vec![written.as_str()] } else { ours };
+        for name in ours {
+            if !names.iter().any(|other| other == name) {
+                names.push(name.to_owned());
+            }
+        }
+    }
+    names
 }

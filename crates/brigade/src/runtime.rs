@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brigade_core::event::Speaker;
 use brigade_core::faces::delegate::Keep;
-use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
+use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE, choose_model};
 use brigade_core::grant::{Access, Authority, Grant};
 use brigade_core::state::Round;
 use brigade_core::{Agent, Delegation, Event, Face, Limit, Record, SessionId, State, Status};
@@ -152,7 +152,9 @@ impl Runtime {
         let (budget, turns, timeout) = (task.budget, task.turns, task.timeout);
         let more = More { budget, turns, timeout, ..More::default() };
         let mut agent = task.agent.unwrap_or_else(|| self.core.settings.lead.clone());
-        agent.model.get_or_insert_with(|| self.core.settings.model.clone());
+        let usual = Agent { model: Some(self.core.settings.model.clone()), ..Agent::default() };
+        agent.model = choose_model(&agent, &usual);
+        agent.provider = None;
         let delegation =
             Delegation { agent: Some(agent.id.clone()), task: task.text.into(), ..Delegation::default() };
         // The model is looked up before anything is written: a wrong name leaves no session behind.

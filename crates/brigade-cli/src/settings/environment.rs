@@ -118,6 +118,11 @@ impl Environment {
         base.map(|base| base.join("brigade"))
     }
 
+    /// The home of the person.
+    pub(super) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
     /// A path as seen from the current folder.
     pub(crate) fn absolute(&self, path: &Path) -> PathBuf {
         self.current.join(path)
