@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use brigade::model::script::Script;
 use brigade::store::SqliteStore;
-use brigade::tool::ShellSettings;
-use brigade::{Model, Models, More, Runtime, Store, Toolbox, Workspace};
+use brigade::tool::{ShellSettings, WebSearch};
+use brigade::{Model, Models, More, Runtime, Store, Tool, Toolbox, Workspace};
 use brigade_core::faces::{MESSAGE, delegate};
 use brigade_core::permission::Permissions;
 use brigade_core::{Authority, Event, SessionId};
@@ -85,6 +85,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
         output_limit: SHELL_OUTPUT,
     };
     let mut library = brigade::Settings::new(settings.model.clone().unwrap_or_default(), workspace);
+    library.tools = library.tools.with_web(settings.web.library(&settings.environment)?);
     check_rules(&settings.permissions, &library.tools)?;
     library.swarm = settings.swarm.clone();
     library.limits = settings.limits.clone();
@@ -97,7 +98,8 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
 /// A rule for a tool that does not exist would protect nothing, in silence.
 fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), Failure> {
     let mut known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
-    known.extend([delegate::NAME, MESSAGE].map(str::to_owned));
+    // A rule about searching is in place before there is an engine.
+    known.extend([delegate::NAME, MESSAGE, WebSearch::NAME].map(str::to_owned));
     let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
     for (list, rules) in lists {
         for rule in rules {

@@ -6,12 +6,14 @@ mod environment;
 mod keys;
 mod layers;
 mod nearest;
+mod web;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brigade::Limits;
+use brigade::tool::WebSettings;
 use brigade_core::faces::delegate::SwarmConfig;
 use brigade_core::permission::{Mode, Permissions, Rule};
 use brigade_core::{Budget, Limit};
@@ -24,6 +26,7 @@ use crate::units;
 
 pub(crate) use environment::Environment;
 pub(crate) use layers::Layers;
+pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
 pub(crate) const SCRIPT: &str = "script:";
@@ -47,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) budget: Budget,
     /// Which calls are allowed.
     pub(crate) permissions: Permissions,
+    /// How the network is read.
+    pub(crate) web: Web,
     /// The folder that tools work in.
     pub(crate) folder: PathBuf,
     /// Every value with its origin.
@@ -131,6 +136,7 @@ impl Settings {
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
             budget: raw.budget.resolve()?,
             permissions: raw.permissions.resolve(),
+            web: raw.web.resolve()?,
             folder: environment.absolute(flags.cwd.as_deref().unwrap_or(Path::new("."))),
             layers,
             config_file: places.config,
@@ -195,6 +201,7 @@ struct Raw {
     budget: RawBudget,
     limits: RawLimits,
     permissions: RawPermissions,
+    web: web::Raw,
     /// Kept for the parts that are to use them.
     #[serde(flatten)]
     _later: BTreeMap<String, Value>,
@@ -281,6 +288,7 @@ fn default_table() -> Result<Table, toml::ser::Error> {
     let limits = Limits::default();
     let swarm = SwarmConfig::default();
     let budget = brigade::DEFAULT_BUDGET;
+    let web = WebSettings::default();
     let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
     let text = |text: &str| Value::String(text.to_owned());
     let limit = |limit: Limit| match limit {
@@ -328,6 +336,14 @@ fn default_table() -> Result<Table, toml::ser::Error> {
         (
             "permissions".to_owned(),
             section(vec![("mode", text("edit")), ("allow", empty()), ("ask", empty()), ("deny", empty())]),
+        ),
+        (
+            "web".to_owned(),
+            section(vec![
+                ("allow_loopback", Value::Boolean(web.allow_loopback)),
+                ("timeout", time(web.timeout)),
+                ("max_bytes", number(web.max_bytes as u64)),
+            ]),
         ),
     ]))
 }
