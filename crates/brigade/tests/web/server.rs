@@ -15,7 +15,7 @@ use tokio::sync::watch;
 /// The time that a call of these tests gets.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(1500);
 /// The time within which every call ends.
-pub(super) const SOON: Duration = Duration::from_secs(5);
+pub(super) const SOON: Duration = Duration::from_secs(10);
 
 /// A server that hands every connection, with the request that came on it, to a function.
 pub(super) struct Server {
@@ -99,7 +99,7 @@ pub(super) fn reply(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Sends as much as the other side takes. False once it has gone.
+/// Sends as much as the other side takes.
 pub(super) fn send(stream: &mut TcpStream, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
     let _ = stream.flush();

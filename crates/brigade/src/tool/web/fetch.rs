@@ -1,6 +1,7 @@
 //! `web_fetch`.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use brigade_core::ToolOutput;
 use brigade_core::event::Effect;
@@ -21,6 +22,8 @@ const MAX_REDIRECTS: usize = 5;
 /// How much one call returns where nothing else is asked for, and at most.
 const USUAL_BYTES: usize = 64 * 1024;
 const MAX_BYTES: usize = 256 * 1024;
+/// How long the conversion of a page may take; milliseconds are usual.
+const CONVERSION_TIME: Duration = Duration::from_secs(10);
 
 /// Reads a page of the network.
 #[derive(Debug, Clone)]
@@ -132,7 +135,7 @@ impl WebFetch {
     /// Turns an answer into what the model reads, away from the threads that drive sessions.
     async fn render(&self, fetched: Fetched, input: WebFetchInput) -> ToolOutput {
         let limit = self.settings.max_bytes;
-        blocking(self.settings.timeout, move |stop| {
+        blocking(CONVERSION_TIME, move |stop| {
             let host = fetched.address.host();
             let (content_type, format) = (&fetched.content_type, fetched.format);
             let (text, format) = match body::text(&fetched.body.bytes, content_type, format) {
