@@ -152,6 +152,10 @@ fn this_machine_is_fetched_from_only_where_the_person_allows_it() {
     );
     home.run(&script, &["--mode", "plan"]).exits(0).prints("is closed to this tool");
     home.run(&script, &["--mode", "plan", "--set", "web.allow_loopback=true"]).exits(0).prints("# inside");
+    let model = home.script(&script);
+    let mut proxied = home.command(&["run", "x", "--model", &model, "--set", "web.allow_loopback=true"]);
+    proxied.env("http_proxy", "http://127.0.0.1:9").env("ALL_PROXY", "http://127.0.0.1:9");
+    crate::support::Done::of(proxied.output().unwrap()).exits(0).prints("# inside");
     let denied = ["--set", "web.allow_loopback=true", "--set", "permissions.deny=['web_fetch(127.0.0.1)']"];
     home.run(&script, &denied).exits(0).prints("in permissions.deny forbids this");
 }

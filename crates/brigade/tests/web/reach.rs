@@ -3,7 +3,7 @@
 use brigade::tool::WebSettings;
 use serde_json::json;
 
-use super::server::{Server, TIMEOUT, call, fail, settings};
+use super::server::{Server, TIMEOUT, call, call_asking, fail, settings};
 
 fn closed() -> WebSettings {
     WebSettings { timeout: TIMEOUT, ..WebSettings::default() }
@@ -87,6 +87,18 @@ fn a_redirect_does_not_escape_a_rule() {
     assert_eq!(inside.requests().len(), 0);
     assert!(!call(&settings(), &[], "web_fetch", json!({ "url": first.url("/") })).is_error());
     assert_eq!(inside.requests().len(), 1);
+}
+
+#[test]
+fn a_redirect_is_asked_about_by_its_own_host() {
+    let inside = Server::page("text/plain", "inside");
+    let first = Server::redirect(format!("http://localhost:{}/", inside.port()));
+    let asked = json!({ "url": first.url("/") });
+    let output = call_asking(&settings(), &["web_fetch", "web_fetch(localhost)"], "web_fetch", asked.clone());
+    let says = "the rule `web_fetch(localhost)` asks before that is fetched";
+    assert!(output.text.as_str().contains(says), "{}", output.text);
+    // Whoever was asked about the tool alone has answered for the whole call.
+    assert!(!call_asking(&settings(), &["web_fetch"], "web_fetch", asked).is_error());
 }
 
 #[test]

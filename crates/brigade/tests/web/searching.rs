@@ -66,12 +66,12 @@ fn tavily_is_asked() {
 #[test]
 fn searxng_is_asked() {
     let answer = json!({ "query": "q", "number_of_results": 0, "results": [
-        { "title": "t", "url": "http://a.example/", "content": "c", "engine": "x" },
+        { "title": "Vec<T>", "url": "http://a.example/?a=1&lt=2", "content": "c", "engine": "x" },
     ] });
     let server = engine(answer);
     for base in ["/", "/deep/", "/search"] {
         let (failed, text) = search(Search::searxng(&server.url(base)).unwrap(), json!({ "query": "a&b" }));
-        assert_eq!((failed, text.as_str()), (false, "1. **t**\n   http://a.example/\n   c\n"));
+        assert_eq!((failed, text.as_str()), (false, "1. **Vec<T>**\n   http://a.example/?a=1&lt=2\n   c\n"));
     }
     let lines: Vec<String> =
         server.requests().iter().map(|text| text.lines().next().unwrap().to_owned()).collect();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use brigade::tool::{Files, Search, ToolContext, Toolbox, WebSettings, Workspace};
-use brigade_core::permission::{Mode, Permissions, Rule};
+use brigade_core::permission::{Permissions, Rule};
 use brigade_core::{CallId, SessionId, ToolOutput};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -114,11 +114,23 @@ pub(super) fn searching(search: Search) -> WebSettings {
     WebSettings { search: Some(search), timeout: TIMEOUT, ..WebSettings::default() }
 }
 
-/// Calls a tool under settings and rules, as the driver does. It has to end soon, whatever happens.
+/// Calls a tool where these are denied.
 pub(super) fn call(settings: &WebSettings, deny: &[&str], tool: &str, arguments: Value) -> ToolOutput {
+    run(settings, Permissions { deny: rules(deny), ..Permissions::default() }, tool, arguments)
+}
+
+/// Calls a tool where these are asked about.
+pub(super) fn call_asking(settings: &WebSettings, ask: &[&str], tool: &str, arguments: Value) -> ToolOutput {
+    run(settings, Permissions { ask: rules(ask), ..Permissions::default() }, tool, arguments)
+}
+
+fn rules(texts: &[&str]) -> Vec<Rule> {
+    texts.iter().map(|rule| rule.parse().unwrap()).collect()
+}
+
+/// Calls a tool as the driver does once it is permitted. It has to end soon, whatever happens.
+fn run(settings: &WebSettings, rules: Permissions, tool: &str, arguments: Value) -> ToolOutput {
     let folder = tempfile::tempdir().unwrap();
-    let deny = deny.iter().map(|rule| rule.parse::<Rule>().unwrap()).collect();
-    let rules = Permissions { mode: Mode::Plan, deny, ..Permissions::default() };
     let workspace = Workspace::open(folder.path()).unwrap();
     let context = ToolContext {
         session: SessionId::root(7),

@@ -208,8 +208,7 @@ fn redirect(response: &Response, address: &Address) -> Result<Option<Address>, C
     }
     let location = response.headers().get(header::LOCATION);
     let location = location.ok_or_else(|| Cause::Nowhere("it does not say where".to_owned()))?;
-    let location = location.to_str().map_err(|_| Cause::Nowhere("the target is not ASCII".to_owned()))?;
-    address.redirect(location).map(Some)
+    address.redirect(&String::from_utf8_lossy(location.as_bytes())).map(Some)
 }
 
 /// Rules were asked about the host of the call. Where a redirect leads, nobody has asked yet.
@@ -217,11 +216,11 @@ fn allowed(next: &Address, from: &Address, files: &Files) -> Result<(), Cause> {
     if next.host() == from.host() {
         return Ok(());
     }
-    let action = Action { tool: WebFetch::NAME, kind: Kind::Pure, subject: Subject::Host(next.host()) };
+    // No tool has this name: rules about a tool by name alone have been judged for the call itself.
+    let action = Action { tool: "a fetch", kind: Kind::Pure, subject: Subject::Host(next.host()) };
     let host = plain(next.host());
     match files.permissions().check(&action) {
         Verdict::Allow | Verdict::Ask { rule: None } => Ok(()),
-        Verdict::Ask { rule: Some(rule) } if rule.specifier().is_none() => Ok(()),
         Verdict::Ask { rule: Some(rule) } => Err(Cause::Rule(format!(
             "it redirects to {host}, and the rule `{rule}` asks before that is fetched"
         ))),

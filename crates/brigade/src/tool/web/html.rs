@@ -177,11 +177,15 @@ impl<'a> Conversion<'a> {
             return;
         }
         let unreadable = element == Element::Unreadable;
-        if closed && unreadable {
+        // Only drawings and unknown elements can end in their own tag, and those within what is hidden.
+        if closed && (unreadable || element == Element::Other || self.hidden > 0) {
             return;
         }
         let hidden = unreadable || hides || (element == Element::Dialog && attributes.open.is_none());
         self.hidden += usize::from(hidden);
+        if element == Element::Other && self.hidden == 0 {
+            return;
+        }
         if self.open.len() >= MAX_DEPTH {
             self.too_deep.push(hidden);
             return;
@@ -191,11 +195,15 @@ impl<'a> Conversion<'a> {
     }
 
     fn end(&mut self, name: &str) {
+        let element = Element::of(name);
+        // Elements that mean nothing are remembered only within what is hidden, to find the end of that.
+        if element.is_void() || (element == Element::Other && self.hidden == 0) {
+            return;
+        }
         if let Some(hidden) = self.too_deep.pop() {
             self.hidden -= usize::from(hidden);
             return;
         }
-        let element = Element::of(name);
         for (at, open) in self.open.iter().enumerate().rev() {
             if open.element == element && open.name.eq_ignore_ascii_case(name) {
                 return self.close_to(at);

@@ -17,7 +17,7 @@ use url::Url;
 use super::super::{Tool, ToolContext};
 use super::error::{Cause, WebError, innermost, seconds};
 use super::secret::Secret;
-use super::{WebSettings, body, connect};
+use super::{WebSettings, body, connect, html};
 
 const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
 const TAVILY: &str = "https://api.tavily.com/search";
@@ -26,6 +26,7 @@ const MAX_COUNT: usize = 20;
 const MAX_QUERY: usize = 400;
 const MAX_TITLE: usize = 200;
 const MAX_SNIPPET: usize = 500;
+const MAX_ADDRESS: usize = 2048;
 
 /// Where `web_search` looks.
 #[derive(Debug, Clone)]
@@ -198,7 +199,11 @@ impl WebSearch {
             Engine::Tavily(_) | Engine::SearXng => answer.get("results"),
         };
         match (results, &self.search.engine) {
-            (Some(Value::Array(results)), _) => Ok(results.iter().filter_map(found).take(count).collect()),
+            (Some(Value::Array(results)), _) => Ok(results
+                .iter()
+                .filter_map(|result| found(result, &self.search.engine))
+                .take(count)
+                .collect()),
             // Brave leaves the section out where it found nothing.
             (_, Engine::Brave(_)) if answer.is_object() => Ok(Vec::new()),
             _ => Err(Trouble::Format),
@@ -256,22 +261,27 @@ fn sensitive(text: &str) -> Result<HeaderValue, Trouble> {
     Ok(value)
 }
 
-fn found(result: &Value) -> Option<Found> {
+fn found(result: &Value, engine: &Engine) -> Option<Found> {
     let text = |name: &str| result.get(name).and_then(Value::as_str).unwrap_or_default();
-    let address = line(text("url"), 2048);
-    if !address.starts_with("http://") && !address.starts_with("https://") {
+    let shown = |text: &str, most| match engine {
+        // Brave marks what was looked for with tags.
+        Engine::Brave(_) => line(&html::plain(text), most),
+        Engine::Tavily(_) | Engine::SearXng => line(text, most),
+    };
+    let address = Url::parse(text("url").trim()).ok()?;
+    if !matches!(address.scheme(), "http" | "https") || address.as_str().len() > MAX_ADDRESS {
         return None;
     }
+    let address = String::from(address);
     let snippet = if text("content").is_empty() { text("description") } else { text("content") };
-    let title = line(text("title"), MAX_TITLE);
+    let title = shown(text("title"), MAX_TITLE);
     let title = if title.is_empty() { address.clone() } else { title };
-    Some(Found { title, address, snippet: line(snippet, MAX_SNIPPET) })
+    Some(Found { title, address, snippet: shown(snippet, MAX_SNIPPET) })
 }
 
-/// Text of a foreign engine in one line, without the tags that mark what was looked for.
+/// Text of a foreign engine in one line.
 fn line(text: &str, most: usize) -> String {
-    let plain = super::html::plain(text);
-    let words = body::visible(&plain).split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = body::visible(text).split_whitespace().collect::<Vec<_>>().join(" ");
     match words.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", words.get(..end).unwrap_or_default().trim_end()),
         None => words,

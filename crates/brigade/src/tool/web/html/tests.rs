@@ -94,6 +94,8 @@ fn what_nobody_sees_is_left_out() {
     check("a<!-- b --><script>c</script><style>d</style><template>e</template>f", "af");
     check("a<div hidden>b<div>c</div></div>d<p style='Display : none'>e<p>f", "ad\n\nf");
     check("a<svg><text>b</text></svg>c<svg/>d<select><option>e</select>f", "acdf");
+    check(&format!("a<svg>{}<g>b</g></svg>c", "<path d=x />".repeat(1000)), "ac");
+    check("a<span hidden>b<span>c</span>d</span>e", "ae");
     check("a<dialog>b</dialog><dialog open>c</dialog>", "a\n\nc");
     check("<noscript>a</noscript><textarea>b</textarea>", "a");
 }
@@ -120,6 +122,87 @@ fn broken_pages_are_read_as_far_as_they_go() {
     check("<b><pre><table><td>x</pre>y", "```\nxy\n```");
     check("<code>a<p>b</code>c<td><pre>d", "`a b`c\n\n```\nd\n```");
 }
+
+/// Unknown elements that are never closed do not use up the depth of a page.
+#[test]
+fn unknown_elements_are_as_if_they_were_not_there() {
+    let html = format!("<ul><li>{}a</ul>b<div hidden>no</div>c", "<span>".repeat(1000));
+    check(&html, "- a\n\nbc");
+}
+
+/// A few bytes of a cell must not become many, again and again.
+#[test]
+fn cells_count_before_they_are_written() {
+    let link = format!("<td><a href='/{}'>{}</a>", "x".repeat(2000), "x<br>".repeat(400));
+    let page = page(&format!("<table><tr>{}", link.repeat(100)));
+    assert_eq!(page.cut, Some(Cut::Length));
+    assert!(page.markdown.len() <= (1 << 20) + 1);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_page_breaks_the_conversion(
+        pieces in proptest::collection::vec(proptest::sample::select(PIECES.to_vec()), 0..60),
+        limit in 0_usize..400,
+    ) {
+        let stop = Stop::after(Duration::from_secs(60), Arc::default());
+        let html = pieces.concat();
+        let base = Url::parse("https://example.com/").unwrap();
+        let page = convert(&html, &base, limit, &stop);
+        proptest::prop_assert!(page.markdown.len() <= limit + 320, "{html}");
+    }
+}
+
+const PIECES: [&str; 48] = [
+    "<div>",
+    "</div>",
+    "<p>",
+    "</p>",
+    "<a href=x>",
+    "</a>",
+    "<b>",
+    "</b>",
+    "<i hidden>",
+    "</i>",
+    "<ul>",
+    "</ul>",
+    "<ol>",
+    "<li>",
+    "</li>",
+    "<table>",
+    "</table>",
+    "<tr>",
+    "</tr>",
+    "<td>",
+    "</td>",
+    "<th hidden>",
+    "<pre>",
+    "</pre>",
+    "<code>",
+    "</code>",
+    "<h1>",
+    "</h1>",
+    "<blockquote>",
+    "</blockquote>",
+    "<svg>",
+    "</svg>",
+    "<svg/>",
+    "<x>",
+    "</x>",
+    "<br>",
+    "<hr>",
+    "<img alt='é' src=x>",
+    "<dl><dt>",
+    "<dd>",
+    "<q>",
+    "</q>",
+    "<title>t</title>",
+    "é ",
+    " |`*",
+    "\n",
+    "<script>",
+    "</script>",
+];
 
 /// Every one of these is quadratic or worse somewhere else.
 #[test]

@@ -67,6 +67,8 @@ pub(super) struct Writer {
     written: Vec<Mark>,
     /// Set within a cell of a table, in which there are no lines.
     page: Option<Page>,
+    /// The bytes of cells that are not in the text yet.
+    cells: usize,
     /// Text that keeps its blanks, while there is some.
     verbatim: Option<String>,
     /// Set within a heading, which is one line.
@@ -83,6 +85,7 @@ impl Writer {
             wanted: Vec::new(),
             written: Vec::new(),
             page: None,
+            cells: 0,
             verbatim: None,
             one_line: false,
         }
@@ -90,7 +93,8 @@ impl Writer {
 
     /// Whether there is more than may be written.
     pub(super) fn is_full(&self) -> bool {
-        self.out.len() > self.limit
+        let page = self.page.as_ref().map_or(0, |page| page.out.len());
+        self.out.len() + page + self.cells > self.limit
     }
 
     /// The text.
@@ -208,6 +212,8 @@ impl Writer {
     /// Writes lines as they are.
     pub(super) fn lines<'a>(&mut self, lines: impl Iterator<Item = &'a str>) {
         self.separate(Gap::Paragraph);
+        // The cells of a table stand in these lines.
+        self.cells = 0;
         for line in lines {
             if self.is_full() {
                 break;
@@ -237,7 +243,9 @@ impl Writer {
         let page = self.page.take()?;
         self.close_marks(0);
         self.gap = page.gap;
-        Some(std::mem::replace(&mut self.out, page.out))
+        let cell = std::mem::replace(&mut self.out, page.out);
+        self.cells += cell.len();
+        Some(cell)
     }
 
     /// Makes everything ready for a word. True at the start of a line.
