@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 /// The time that a call of these tests gets.
-pub(super) const TIMEOUT: Duration = Duration::from_millis(1500);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
 /// The time within which every call ends.
 pub(super) const SOON: Duration = Duration::from_secs(10);
 
