@@ -9,8 +9,8 @@ use brigade::agents::{Catalogue, ProblemKind};
 use brigade::model::script::Script;
 use brigade::skills::SKILL;
 use brigade::store::SqliteStore;
-use brigade::tool::{Memory, ShellSettings, memory};
-use brigade::{Model, Models, More, Runtime, Store, Toolbox, Workspace};
+use brigade::tool::{Memory, ShellSettings, WebSearch, memory};
+use brigade::{Model, Models, More, Runtime, Store, Tool, Toolbox, Workspace};
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::permission::Permissions;
 use brigade_core::{Authority, Event, SessionId};
@@ -91,6 +91,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
         output_limit: SHELL_OUTPUT,
     };
     let mut library = brigade::Settings::new(settings.model.clone().unwrap_or_default(), workspace);
+    library.tools = library.tools.with_web(settings.web.library(&settings.environment)?);
     check_rules(&settings.permissions, &library.tools)?;
     if let Some(file) = &settings.memory {
         library.tools = library.tools.with_memory(Memory::at(file));
@@ -126,7 +127,7 @@ fn agents(settings: &Settings) -> Catalogue {
 fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), Failure> {
     let mut known: BTreeSet<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
     // Tools that are switched off count: the rule is there for when they are not.
-    known.extend([MESSAGE, SKILL].iter().chain(&memory::TOOLS).chain(&DELEGATION_TOOLS));
+    known.extend([MESSAGE, SKILL, WebSearch::NAME].iter().chain(&memory::TOOLS).chain(&DELEGATION_TOOLS));
     let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
     for (list, rules) in lists {
         for rule in rules {

@@ -8,12 +8,14 @@ mod keys;
 mod layers;
 mod nearest;
 mod project;
+mod web;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brigade::Limits;
+use brigade::tool::WebSettings;
 use brigade_core::faces::delegate::SwarmConfig;
 use brigade_core::faces::spawn::SpawnConfig;
 use brigade_core::faces::subagent::SubagentConfig;
@@ -34,6 +36,7 @@ pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
 pub(crate) use layers::Layers;
 pub(crate) use project::ProjectConfig;
+pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
 pub(crate) const SCRIPT: &str = "script:";
@@ -59,6 +62,8 @@ pub(crate) struct Settings {
     pub(crate) budget: Budget,
     /// Which calls are allowed.
     pub(crate) permissions: Permissions,
+    /// How the network is read.
+    pub(crate) web: Web,
     /// The folder that tools work in.
     pub(crate) folder: PathBuf,
     /// Folders with skills; of two with the same name, the one in the earlier folder counts.
@@ -186,6 +191,7 @@ impl Settings {
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
             budget: raw.budget.resolve()?,
             permissions: raw.permissions.resolve(),
+            web: raw.web.resolve()?,
             folder: folder(&environment, flags),
             project: None,
             skills,
@@ -279,6 +285,7 @@ struct Raw {
     permissions: RawPermissions,
     skills: RawSkills,
     memory: RawMemory,
+    web: web::Raw,
     /// Kept for the parts that are to use them.
     #[serde(flatten)]
     _later: BTreeMap<String, Value>,
@@ -383,6 +390,7 @@ fn default_table() -> Result<Table, toml::ser::Error> {
     let limits = Limits::default();
     let swarm = SwarmConfig::default();
     let budget = brigade::DEFAULT_BUDGET;
+    let web = WebSettings::default();
     let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
     let text = |text: &str| Value::String(text.to_owned());
     let limit = |limit: Limit| match limit {
@@ -432,6 +440,14 @@ fn default_table() -> Result<Table, toml::ser::Error> {
         (
             "permissions".to_owned(),
             section(vec![("mode", text("edit")), ("allow", empty()), ("ask", empty()), ("deny", empty())]),
+        ),
+        (
+            "web".to_owned(),
+            section(vec![
+                ("allow_loopback", Value::Boolean(web.allow_loopback)),
+                ("timeout", time(web.timeout)),
+                ("max_bytes", number(web.max_bytes as u64)),
+            ]),
         ),
     ]))
 }

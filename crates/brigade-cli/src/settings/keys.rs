@@ -120,6 +120,16 @@ pub(super) static ROOT: &[(&str, Kind)] = &[
         ]),
     ),
     (
+        "web",
+        Section(&[
+            ("allow_loopback", Flag),
+            ("search", Text),
+            ("search_key_env", Text),
+            ("timeout", Time),
+            ("max_bytes", Number),
+        ]),
+    ),
+    (
         "mcpServers",
         Named(&Section(&[("command", Text), ("args", Texts), ("env", Named(&Text)), ("url", Text)])),
     ),
