@@ -573,3 +573,31 @@ text = "late result"
     stage.store.remove(&ending.session).await.unwrap();
     assert_eq!(stage.events(&child).await.len(), events.len(), "it survives its old root");
 }
+
+#[tokio::test]
+async fn a_hundred_results_of_a_megabyte_leave_the_leads_request_small() {
+    let long = "y".repeat(1 << 20);
+    let script = format!(
+        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
+         arguments = {{ role = 'Long', task = 'go {{n}}' }}\nrepeat = 100\n\
+         [[reply]]\nagent = 'lead'\ntext = 'end'\n\
+         [[reply]]\nagent = 'Long'\ntext = '{long}'\nusage = {{ input = 10, output = 10 }}\n"
+    );
+    let stage = Stage::new(&script);
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.text.as_str(), "end");
+    let answers = stage.answers(&ending.session).await;
+    assert_eq!(answers.len(), 100);
+    for (n, answer) in answers.iter().enumerate() {
+        assert!(answer.len() < 16_384 + 256, "{n}: {} bytes", answer.len());
+        let handle = format!("{}.1-{n}", ending.session);
+        assert!(answer.contains(&format!("`read_result` with handle {handle} has the rest")), "{n}");
+    }
+    let log = stage.log(&ending.session).await;
+    let request = log.iter().filter_map(|record| match &record.event {
+        Event::Called { turn: 2, reserved, .. } if record.session == ending.session => Some(reserved.tokens),
+        _ => None,
+    });
+    // Half a token for each byte is the worst case that is reserved.
+    assert!(request.max().unwrap() < 100 * (16_384 + 256) / 2 + 10_000);
+}
