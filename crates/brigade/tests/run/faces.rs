@@ -453,6 +453,9 @@ text = '{good}'
     let ending = stage.run().await;
     assert_eq!(ending.outcome.text.as_str(), r#"[R]: {"n":1}"#);
     check_laws(&stage.log(&ending.session).await);
+    let stage = Stage::with(&script("{}").replace("type = \"object\"", "type = \"nonsense\""), extras);
+    let ending = stage.run().await;
+    assert!(ending.outcome.text.as_str().starts_with("Invalid 'schema' argument"), "{}", ending.outcome.text);
     let stage = Stage::with(&script("{}"), extras);
     let ending = stage.run().await;
     let text = ending.outcome.text.as_str();
@@ -600,4 +603,47 @@ async fn a_hundred_results_of_a_megabyte_leave_the_leads_request_small() {
     });
     // Half a token for each byte is the worst case that is reserved.
     assert!(request.max().unwrap() < 100 * (16_384 + 256) / 2 + 10_000);
+}
+
+#[tokio::test]
+async fn a_role_that_is_an_agents_name_runs_that_agent_locked() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "REVIEWER", task = "go", tools = ["echo", "write_file"] }
+[[reply]]
+agent = "lead"
+text = "{result:0}"
+[[reply]]
+agent = "reviewer"
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "x", content = "x" }
+[[reply.call]]
+tool = "echo"
+arguments = { text = "I am {role}" }
+[[reply]]
+agent = "reviewer"
+text = "{results}"
+"#;
+    let stage = Stage::with(script, |settings| {
+        let tools = Some(vec!["echo".to_owned(), "read_file".to_owned()]);
+        settings.agents = Catalogue::new().with(Agent { tools, ..agent("reviewer") });
+    });
+    let ending = stage.run().await;
+    let text = ending.outcome.text.as_str();
+    assert!(text.starts_with("[REVIEWER]: There is no tool 'write_file'"), "{text}");
+    assert!(text.contains("I am REVIEWER"), "{text}");
+    let log = stage.log(&ending.session).await;
+    let child = log.iter().find_map(|record| match &record.event {
+        Event::Delegated { agent, .. } => Some(*agent),
+        _ => None,
+    });
+    use brigade::Store;
+    let definition = stage.store.blob(child.unwrap()).await.unwrap().unwrap();
+    assert!(definition.contains("You are reviewer."), "{definition}");
 }
