@@ -248,6 +248,53 @@ text = "{result:0}"
 }
 
 #[test]
+fn s12_nested_sub_agents_tell_their_lives_in_order() {
+    let home = Home::new();
+    let script = r#"
+        [[reply]]
+        agent = "lead"
+        turn = 1
+        [[reply.call]]
+        tool = "subagent_spawn"
+        arguments = { task = "outer", description = "outer" }
+        [[reply]]
+        agent = "outer"
+        turn = 1
+        text = "let me see"
+        [[reply.call]]
+        tool = "subagent_spawn"
+        arguments = { task = "inner", description = "inner" }
+        [[reply]]
+        text = "done"
+        "#;
+    let done = home.run(script, &["--faces", "spawn", "--output-format", "stream-json"]);
+    done.exits(0);
+    let told: Vec<(String, String)> = done
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line["type"].as_str().is_some_and(|kind| kind.starts_with("subagent_")))
+        .map(|line| (line["type"].as_str().unwrap().to_owned(), line["id"].as_str().unwrap().to_owned()))
+        .collect();
+    let place = |kind: &str, id: &str| {
+        let wanted = (format!("subagent_{kind}"), id.to_owned());
+        let found: Vec<usize> = (0..told.len()).filter(|at| told[*at] == wanted).collect();
+        assert_eq!(found.len(), 1, "{kind} of {id} in {told:?}");
+        found[0]
+    };
+    let order = [
+        place("start", "sub_1"),
+        place("tool_call_start", "sub_1"),
+        place("start", "sub_2"),
+        place("complete", "sub_2"),
+        place("tool_call_end", "sub_1"),
+        place("complete", "sub_1"),
+    ];
+    assert!(order.is_sorted(), "{told:?}");
+    assert!(told.iter().all(|(kind, _)| kind != "subagent_error"));
+}
+
+#[test]
 fn s14_with_all_faces_on_an_a_child_cannot_delegate_and_a_mixed_tree_renders() {
     let home = Home::new();
     agent_file(&home, "reviewer", "");
