@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
+use crate::alias;
 use crate::delegation::{Delegation, Face, Outcome, Status, Waiting};
 use crate::grant::{Authority, Wish};
 use crate::message::{ToolOutput, ToolSpec};
@@ -227,7 +228,7 @@ impl Faces {
         if self.has(Face::Subagent) {
             let config = self.subagent();
             specs.extend(has(subagent::NAME).then(|| config.spec()));
-            specs.extend(has(subagent::PARALLEL).then(subagent::parallel_spec));
+            specs.extend(has(subagent::PARALLEL).then(|| config.parallel_spec()));
         }
         if self.has(Face::Dispatch) && self.may_start(Face::Dispatch, caller) && has(dispatch::NAME) {
             specs.extend(dispatch::spec(&caller.others()));
@@ -345,7 +346,7 @@ impl Faces {
             (Face::Delegate, None) => (self.swarm.agent(part), self.swarm.wish(part, caller.authority)),
             (Face::Subagent, _) => subagent::equip(part, caller),
             (Face::Spawn, _) => self.spawn().equip(part, caller),
-            (_, definition) => dispatch::equip(part, definition.unwrap_or_default()),
+            (_, definition) => dispatch::equip(part, caller, definition.unwrap_or_default()),
         };
         wish.levels = self.levels(part.face);
         let at_the_limit = caller.depth + 1 >= wish.levels.min(caller.authority.deepest);
@@ -365,7 +366,7 @@ impl Faces {
     pub fn render(&self, part: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
         match part.face {
             Face::Run | Face::Delegate => delegate::render(part, outcome, limit, handle),
-            Face::Subagent => self.subagent().render(part, outcome, handle),
+            Face::Subagent => self.subagent().render(part, outcome, limit, handle),
             Face::Dispatch => dispatch::render(part, outcome, limit, handle),
             Face::Spawn => spawn::render(part, outcome, limit, handle),
         }
@@ -450,6 +451,21 @@ fn so_far(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("\nWhat there is so far:\n{text}") }
 }
 
-fn names(list: &[String]) -> Vec<String> {
-    list.to_vec()
+/// The tools that a whitelist names, by any of their names. What cannot be lent stays as it was written, so that it is
+/// reported.
+fn names(list: &[String], lend: &BTreeSet<String>) -> Vec<String> {
+    let mut tools: Vec<String> = Vec::new();
+    for written in list {
+        let known = alias::tools(written).into_iter().filter(|name| lend.contains(*name));
+        let mut known: Vec<String> = known.map(str::to_owned).collect();
+        if known.is_empty() || lend.contains(written) {
+            known = vec![written.clone()];
+        }
+        known.retain(|name| !tools.contains(name));
+        tools.append(&mut known);
+    }
+    tools
 }
+
+#[cfg(test)]
+mod testing;

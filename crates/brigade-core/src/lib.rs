@@ -5,6 +5,7 @@
 //! draws random numbers or awaits; nothing in it panics on input.
 
 pub mod agent;
+pub mod alias;
 pub mod delegation;
 pub mod event;
 pub mod faces;

@@ -73,8 +73,9 @@ impl Node {
 }
 
 impl Node {
-    /// The metadata that face B promises, for a helper that has ended.
-    pub fn metadata(&self) -> Option<BTreeMap<&'static str, String>> {
+    /// The metadata that face B promises, for a helper that has ended. `output_max_size` is what its caller reads of a
+    /// report at most, in bytes.
+    pub fn metadata(&self, output_max_size: usize) -> Option<BTreeMap<&'static str, String>> {
         let Doing::Ended(outcome) = &self.doing else { return None };
         let usage = self.own.usage;
         let receipt = subagent::Receipt {
@@ -84,6 +85,8 @@ impl Node {
             max_turns: self.max_turns,
             status: &outcome.status,
             tokens: (usage.input_total(), usage.output),
+            size: outcome.text.len(),
+            max_size: output_max_size,
         };
         (self.face == Face::Subagent).then(|| subagent::metadata(&receipt))
     }

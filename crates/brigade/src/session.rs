@@ -357,6 +357,10 @@ impl Driver {
 
     /// Waits until something happens, then takes all that has happened.
     async fn wait(&mut self) -> Result<(), Fatal> {
+        if !self.finished.is_empty() {
+            // The last children of a call were refused: nobody is out whose end could wake this session.
+            return self.answer_finished().await;
+        }
         self.flush().await?;
         if self.running_tools == 0 {
             // A session that waits for its children is not active.

@@ -18,7 +18,7 @@ use crate::slots::Lane;
 use crate::tree::Kit;
 
 /// Why a sibling stops when one of a call has failed.
-const FAIL_FAST: &str = "the call, because another of its tasks failed (fail_fast)";
+pub(super) const FAIL_FAST: &str = "the call, because another of its tasks failed (fail_fast)";
 
 /// A call whose children wait, work or have ended.
 pub(super) struct Group {
@@ -262,9 +262,10 @@ impl Driver {
         self.groups.get(&call).is_some_and(|group| group.several)
     }
 
-    /// Whether the children of a call are to stop.
-    pub(super) fn is_group_stopped(&self, call: CallId) -> bool {
-        self.groups.get(&call).is_some_and(|group| group.failed && group.fail_fast)
+    /// Whether a child is to stop because another of its call has failed.
+    pub(super) fn is_stopped_with_its_group(&self, child: &SessionId) -> bool {
+        let group = self.state.loans().get(child).and_then(|loan| self.groups.get(&loan.call));
+        group.is_some_and(|group| group.failed && group.fail_fast)
     }
 
     /// Everything that waits is answered when nothing new may start.
@@ -294,8 +295,9 @@ impl Driver {
             parts.sort_by_key(|(index, _, _)| *index);
             let parts: Vec<(Delegation, PartEnd)> =
                 parts.into_iter().map(|(_, part, end)| (part, end)).collect();
-            let config = self.tree.settings().faces.subagent();
-            self.answer(call, config.render_parallel(&parts, last.saturating_sub(first)));
+            let settings = self.tree.settings();
+            let (config, limit) = (settings.faces.subagent(), settings.limits.result_bytes);
+            self.answer(call, config.render_parallel(&parts, last.saturating_sub(first), limit));
         }
         Ok(())
     }
@@ -339,7 +341,11 @@ impl Driver {
         let records = self.tree.store().read(&self.state.session().clone(), 0).await?;
         let failed =
             ended_parts(&records, call).iter().any(|(_, _, end)| failure(&end.outcome.status).is_some());
-        let Ok(plan) = plan else { return Ok(()) };
+        let Ok(plan) = plan else {
+            // The call would be refused under the settings of now: those that it has started are all there is.
+            self.part_done(call, None);
+            return Ok(());
+        };
         let started: Vec<usize> =
             children.iter().filter_map(|child| child.call()).map(|(_, index)| index).collect();
         let mut backlog = VecDeque::new();

@@ -12,7 +12,7 @@ use brigade_core::{
 };
 use futures::FutureExt;
 
-use super::group::is_background;
+use super::group::{FAIL_FAST, is_background};
 use super::{ChildEnd, Driver, Fatal, Inbox, RoundEnd};
 use crate::clock;
 use crate::slots::{Lane, Slot};
@@ -206,11 +206,7 @@ impl Driver {
                 continue;
             }
             let driver = Driver::begin(self.tree.clone(), child.clone(), round, waiting.kit, Some(slot));
-            let inbox = driver.inbox();
             self.start_child(child, Box::new(driver));
-            if self.is_group_stopped(waiting.call) {
-                let _ = inbox.send(Inbox::Cancel("the call, because another of its tasks failed".into()));
-            }
         }
         Ok(())
     }
@@ -220,6 +216,9 @@ impl Driver {
         if let Some(by) = self.state.stopper() {
             // The stop came after the loan and before the start: those that were told did not include this child.
             let _ = inbox.send(Inbox::Cancel(by.into()));
+        }
+        if self.is_stopped_with_its_group(&child) {
+            let _ = inbox.send(Inbox::Cancel(FAIL_FAST.into()));
         }
         self.children.insert(child.clone(), inbox);
         let sender = self.sender.clone();

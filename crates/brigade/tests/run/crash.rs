@@ -91,7 +91,7 @@ fn stage() -> Stage {
 }
 
 /// Runs until the store falls over, then mends it. `None` where the end was reached first.
-async fn run_until_crash(
+pub(crate) async fn run_until_crash(
     stage: &Stage,
     root: Option<&SessionId>,
     appends: i64,
@@ -112,7 +112,7 @@ async fn run_until_crash(
     result
 }
 
-async fn resume(stage: &Stage, root: &SessionId) -> Ending {
+pub(crate) async fn resume(stage: &Stage, root: &SessionId) -> Ending {
     end(stage.runtime().resume(root, More::default()).await.unwrap()).await.unwrap()
 }
 

@@ -54,7 +54,7 @@ async fn c33_c42_c43_a_helper_returns_the_answer_to_the_summary_prompt() {
     check_laws(&log);
     let tree = view::Tree::fold(&log);
     let helper = tree.walk(&ending.session)[1].clone();
-    let metadata = helper.metadata().unwrap();
+    let metadata = helper.metadata(4096).unwrap();
     let expected = [
         ("subagent_label", "helper"),
         ("recursion_depth", "0"),
@@ -103,7 +103,7 @@ arguments = { text = "again" }
     let log = stage.log(&ending.session).await;
     check_laws(&log);
     let tree = view::Tree::fold(&log);
-    let metadata = tree.walk(&ending.session)[1].metadata().unwrap();
+    let metadata = tree.walk(&ending.session)[1].metadata(4096).unwrap();
     assert_eq!(metadata["completion_status"], "incomplete");
     assert_eq!((metadata["max_turns_reached"].as_str(), metadata["max_turns"].as_str()), ("true", "2"));
     assert_eq!(metadata["turns_used"], "3");

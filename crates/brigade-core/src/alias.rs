@@ -1,0 +1,203 @@
+//! The one table of tool names: how other programs call what our tools do.
+//!
+//! Whitelists in calls, roles and agent files all go through [`tools`], so that a name means the same everywhere.
+//!
+//! | Ours | Also written as |
+//! |---|---|
+//! | `read_file` | Read, view, cat, open_file, read_many_files, NotebookRead, readfile |
+//! | `write_file` | Write, create, create_file, WriteFile |
+//! | `edit_file` | Edit, MultiEdit, NotebookEdit, patch, apply_patch, replace, str_replace, text_editor |
+//! | `list_dir` | LS, list, tree, list_directory, list_files |
+//! | `grep` | Grep, search, codebase, ripgrep, search_files, search_file_content, grep_search |
+//! | `glob` | Glob, find, find_files, file_search |
+//! | `shell` | Bash, terminal, execute, run_shell_command, local_shell, run_command, runInTerminal |
+//! | `message` | send_message, post_message |
+//! | `memory_search`, `memory_get`, `memory_put` | search_memory; get_memory, memory_read; save_memory, memory_write |
+//! | `web_fetch` | WebFetch, fetch, fetch_url, FetchUrl |
+//! | `web_search` | WebSearch, google_web_search |
+//! | `skill` | Skill, activate_skill, load_skill |
+//! | `subagent_dispatch` | Task, Agent, runSubagent |
+//!
+//! Some names stand for several of ours: `file_ops` and `read-only` for tools that only read, `web` for both web
+//! tools, `developer` for files and commands.
+
+/// Our tools, in the order of the table.
+pub const OURS: [&str; 21] = [
+    "read_file",
+    "write_file",
+    "edit_file",
+    "list_dir",
+    "grep",
+    "glob",
+    "shell",
+    "echo",
+    "message",
+    "memory_search",
+    "memory_get",
+    "memory_put",
+    "web_fetch",
+    "web_search",
+    "skill",
+    "delegate",
+    "subagent",
+    "parallel_subagent",
+    "subagent_dispatch",
+    "subagent_spawn",
+    "subagent_delegate",
+];
+
+/// Our tools that hand work to other agents.
+pub const DELEGATION: [&str; 6] =
+    ["delegate", "subagent", "parallel_subagent", "subagent_dispatch", "subagent_spawn", "subagent_delegate"];
+
+/// What a foreign name stands for. Foreign names are folded first: lower case, without `-`, `_` and blanks.
+const FOREIGN: &[(&[&str], &[&str])] = &[
+    (
+        &["read", "view", "cat", "openfile", "readfile", "readmanyfiles", "notebookread", "viewfile"],
+        &["read_file"],
+    ),
+    (&["write", "create", "createfile", "writefile", "newfile"], &["write_file"]),
+    (
+        &[
+            "edit",
+            "multiedit",
+            "editfile",
+            "editfiles",
+            "notebookedit",
+            "patch",
+            "applypatch",
+            "replace",
+            "strreplace",
+            "strreplaceeditor",
+            "texteditor",
+        ],
+        &["edit_file"],
+    ),
+    (&["ls", "list", "tree", "listdir", "listdirectory", "listfiles"], &["list_dir"]),
+    (
+        &[
+            "grep",
+            "search",
+            "codebase",
+            "ripgrep",
+            "rg",
+            "searchfiles",
+            "searchfilecontent",
+            "grepsearch",
+            "textsearch",
+        ],
+        &["grep"],
+    ),
+    (&["glob", "find", "findfiles", "filesearch"], &["glob"]),
+    (
+        &[
+            "shell",
+            "bash",
+            "terminal",
+            "execute",
+            "exec",
+            "runshellcommand",
+            "runcommand",
+            "runcommands",
+            "runinterminal",
+            "localshell",
+            "shellcommand",
+            "execcommand",
+        ],
+        &["shell"],
+    ),
+    (&["sendmessage", "postmessage"], &["message"]),
+    (&["memorysearch", "searchmemory"], &["memory_search"]),
+    (&["memoryget", "getmemory", "memoryread"], &["memory_get"]),
+    (&["memoryput", "putmemory", "savememory", "memorywrite"], &["memory_put"]),
+    (&["webfetch", "fetch", "fetchurl", "fetchwebpage"], &["web_fetch"]),
+    (&["websearch", "googlewebsearch"], &["web_search"]),
+    (&["web"], &["web_fetch", "web_search"]),
+    (&["skill", "activateskill", "loadskill", "useskill"], &["skill"]),
+    (&["task", "agent", "runsubagent", "agents"], &["subagent_dispatch"]),
+    (&["fileops"], &["read_file", "list_dir"]),
+    (&["readonly"], &["read_file", "list_dir", "grep", "glob"]),
+    (&["developer"], &["read_file", "write_file", "edit_file", "list_dir", "grep", "glob", "shell"]),
+];
+
+/// Our tools that a name stands for; none where nobody knows it.
+///
+/// ```
+/// use brigade_core::alias::tools;
+/// assert_eq!(tools("Read"), ["read_file"]);
+/// assert_eq!(tools("file_ops"), ["read_file", "list_dir"]);
+/// assert!(tools("teleport").is_empty());
+/// ```
+pub fn tools(name: &str) -> Vec<&'static str> {
+    let name = name.trim();
+    if let Some(ours) = OURS.iter().find(|ours| **ours == name) {
+        return vec![ours];
+    }
+    let folded = fold(name);
+    if let Some((_, ours)) = FOREIGN.iter().find(|(names, _)| names.contains(&folded.as_str())) {
+        return ours.to_vec();
+    }
+    OURS.iter().find(|ours| fold(ours) == folded).map(|ours| vec![*ours]).unwrap_or_default()
+}
+
+fn fold(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn same(names: &[&str], ours: &[&str]) {
+        for name in names {
+            assert_eq!(tools(name), ours, "{name}");
+        }
+    }
+
+    #[test]
+    fn our_names_stand_for_themselves() {
+        for ours in OURS {
+            assert_eq!(tools(ours), [ours]);
+        }
+        assert!(DELEGATION.iter().all(|tool| OURS.contains(tool)));
+    }
+
+    #[test]
+    fn foreign_names_are_known_in_any_case() {
+        same(&["Read", "read", "READ", "read_file", "ReadFile", "NotebookRead"], &["read_file"]);
+        same(&["Edit", "MultiEdit", "apply_patch", "replace", "editFiles"], &["edit_file"]);
+        same(&["Write", "write", "WriteFile", "create_file"], &["write_file"]);
+        same(&["Bash", "bash", "terminal", "run_shell_command", "execute", "runInTerminal"], &["shell"]);
+        same(&["LS", "list", "list_directory"], &["list_dir"]);
+        same(&["Grep", "search", "search_file_content"], &["grep"]);
+        same(&["WebFetch", "webfetch", "fetch", "FetchUrl"], &["web_fetch"]);
+        same(&["WebSearch", "google_web_search"], &["web_search"]);
+        same(&["Task", "Agent", "task"], &["subagent_dispatch"]);
+        same(&["Skill", "activate_skill"], &["skill"]);
+    }
+
+    #[test]
+    fn c84_some_names_stand_for_several_tools() {
+        same(&["file_ops"], &["read_file", "list_dir"]);
+        same(&["read-only"], &["read_file", "list_dir", "grep", "glob"]);
+        same(&["web"], &["web_fetch", "web_search"]);
+    }
+
+    #[test]
+    fn unknown_names_stand_for_nothing() {
+        same(&["", " ", "teleport", "mcp__github__issues", "*", "Read(src/**)"], &[]);
+    }
+
+    #[test]
+    fn every_target_is_a_tool_of_ours_and_no_name_stands_twice() {
+        let mut seen = std::collections::BTreeSet::new();
+        for (names, ours) in FOREIGN {
+            assert!(ours.iter().all(|tool| OURS.contains(tool)), "{ours:?}");
+            for name in *names {
+                assert_eq!(fold(name), *name, "{name} is not folded");
+                assert!(seen.insert(*name), "{name} stands there twice");
+            }
+        }
+    }
+}

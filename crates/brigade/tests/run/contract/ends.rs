@@ -1,0 +1,160 @@
+//! How children end: stopped, out of time, failed, side by side.
+
+use std::time::{Duration, Instant};
+
+use brigade::core::view::Doing;
+use brigade::core::{Spent, Status};
+use brigade::{Catalogue, Task};
+use serde_json::{Value, json};
+
+use super::{Scene, agent, calls, each_face, helper, reports, says, spawn};
+use crate::support::{check_laws, end};
+
+/// A child that says something, calls a tool and then never answers again.
+fn hanging(call: (&str, Value)) -> Scene {
+    let mut first = calls("child", 1, &[("echo", json!({ "text": "x" }))]);
+    first["text"] = "half of it".into();
+    Scene::with(
+        &[
+            calls("lead", 1, &[call]),
+            says("lead", "{results}"),
+            json!({ "agent": "child", "purpose": "grace", "text": "as far as I got" }),
+            reports("child", "as far as I got"),
+            first,
+            json!({ "agent": "child", "fault": "hang" }),
+        ],
+        |settings| settings.agents = Catalogue::new().with(agent("child")),
+    )
+}
+
+#[tokio::test]
+async fn c76_cancelling_the_root_cancels_descendants_and_keeps_what_there_is() {
+    let parallel = ("parallel_subagent", json!({ "tasks": [{ "label": "child", "task_prompt": "x" }] }));
+    for call in each_face("child").into_iter().chain([parallel]) {
+        let tool = call.0;
+        let scene = hanging(call);
+        let run = scene.runtime.start(Task::new("the task")).await.unwrap();
+        let root = run.session().clone();
+        while scene.requests("child").len() < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let asked = Instant::now();
+        scene.runtime.cancel(&root, "the person").await.unwrap();
+        let ending = end(run).await.unwrap();
+        assert!(asked.elapsed() < Duration::from_secs(2), "{tool}");
+        assert_eq!(ending.outcome.status, Status::Cancelled { by: "the person".to_owned() });
+        check_laws(&scene.log(&root).await);
+        let tree = scene.tree(&root).await;
+        for node in tree.walk(&root) {
+            let Doing::Ended(outcome) = &node.doing else { panic!("{tool}: {} goes on", node.label) };
+            assert!(matches!(outcome.status, Status::Cancelled { .. }), "{tool}: {outcome:?}");
+        }
+        let answer = scene.answers(&root).await.remove(0);
+        assert!(answer.contains("cancelled by") && answer.contains("half of it"), "{tool}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn c77_time_that_is_up_brings_back_what_there_is() {
+    let parallel = ("parallel_subagent", json!({ "tasks": [{ "label": "child", "task_prompt": "x" }] }));
+    for call in each_face("child").into_iter().chain([parallel]) {
+        let tool = call.0;
+        let scene = hanging(call);
+        let ending = scene.run_task(Task::new("the task").timeout(Duration::from_millis(300))).await;
+        assert_eq!(ending.outcome.status, Status::Done, "{tool}");
+        let text = ending.outcome.text.as_str();
+        assert!(text.contains("as far as I got"), "{tool}: {text}");
+        assert!(text.contains("(incomplete: time)"), "{tool}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn c78_the_usage_of_children_is_in_the_totals_of_their_parents() {
+    let usage = |mut reply: Value, input: u64| {
+        reply["usage"] = json!({ "input": input, "output": 1 });
+        reply
+    };
+    let scene = Scene::with(
+        &[
+            usage(calls("lead", 1, &each_face("child")), 1_000),
+            usage(says("lead", "end"), 1_000),
+            usage(calls("child", 1, &[helper("below")]), 100),
+            usage(reports("below", "r"), 7),
+            usage(says("below", "t"), 5),
+            usage(json!({ "text": "done" }), 100),
+        ],
+        |settings| settings.agents = Catalogue::new().with(agent("child")),
+    );
+    let ending = scene.run().await;
+    let tree = scene.tree(&ending.session).await;
+    let whole: Spent = tree.spent(&ending.session);
+    assert_eq!(ending.spent.usage, whole.usage);
+    // Two of the lead, two of each child and the report of the helper's, and twelve for each of three below.
+    assert_eq!(ending.spent.usage.input, 2_000 + 3 * 200 + 100 + 3 * 12);
+    assert_eq!((ending.spent.agents, ending.spent.turns), (6, whole.turns));
+}
+
+#[tokio::test]
+async fn c79_calls_of_one_turn_run_at_once_and_come_back_in_call_order() {
+    let late = |name: &str, delay: u64| json!({ "agent": name, "delay_ms": delay, "text": name });
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &[helper("first"), super::dispatch("second"), spawn("third"), helper("fourth")]),
+            says("lead", "{results}"),
+            reports("first", "first"),
+            reports("fourth", "fourth"),
+            late("first", 200),
+            late("second", 150),
+            late("third", 100),
+            late("fourth", 200),
+        ],
+        |settings| settings.agents = Catalogue::new().with(agent("second")),
+    );
+    let started = Instant::now();
+    let ending = scene.run().await;
+    assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
+    let text = ending.outcome.text.as_str();
+    let at = |name: &str| text.find(name).unwrap();
+    assert!(at("first") < at("second") && at("second") < at("third") && at("third") < at("fourth"), "{text}");
+}
+
+#[tokio::test]
+async fn c80_an_error_of_a_sub_agent_never_ends_its_parent() {
+    let faults = [
+        json!({ "agent": "child", "fault": "refused" }),
+        // Asked and asked again, in vain.
+        json!({ "agent": "child", "turn": 7, "text": "no reply fits" }),
+    ];
+    for fault in faults {
+        for call in each_face("child") {
+            let scene = Scene::with(
+                &[
+                    calls("lead", 1, &[call]),
+                    json!({ "agent": "lead", "text": "went on: {results}" }),
+                    fault.clone(),
+                ],
+                |settings| settings.agents = Catalogue::new().with(agent("child")),
+            );
+            let ending = scene.run().await;
+            assert_eq!(ending.outcome.status, Status::Done);
+            let text = ending.outcome.text.as_str();
+            assert!(text.starts_with("went on: ") && text.contains("'child' failed: "), "{text}");
+        }
+    }
+}
+
+/// A model that a definition names and nobody has is an error of the call.
+#[tokio::test]
+async fn c80_a_child_that_cannot_be_equipped_is_a_result() {
+    let scene = Scene::with(
+        &[calls("lead", 1, &[super::dispatch("child")]), says("lead", "{results}")],
+        |settings| {
+            let child = brigade::core::Agent { model: Some("nobody/none".to_owned()), ..agent("child") };
+            settings.agents = Catalogue::new().with(child);
+        },
+    );
+    let ending = scene.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    let text = ending.outcome.text.as_str();
+    assert!(text.contains("nobody/none"), "{text}");
+}
