@@ -306,9 +306,13 @@ impl Faces {
         if self.may_start(face, caller) {
             return Ok(());
         }
+        let settings = match face {
+            Face::Run | Face::Dispatch => "limits.max_depth sets".to_owned(),
+            Face::Delegate => "swarm.max_depth and limits.max_depth set".to_owned(),
+            Face::Subagent | Face::Spawn => format!("{face}.max_depth and limits.max_depth set"),
+        };
         Err(format!(
-            "No agent may start below depth {} here (recursion limit; {face}.max_depth and limits.max_depth set how \
-             deep a tree may get)",
+            "No agent may start below depth {} here (recursion limit; {settings} how deep a tree may get)",
             caller.depth
         ))
     }

@@ -21,7 +21,7 @@ use crate::session::{Driver, Fatal, RoundEnd};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::{Append, Expect, Holder, Lease, Store, StoreError};
-use crate::tree::{Core, Tree};
+use crate::tree::{Core, Kit, Tree};
 pub use task::{Ending, More, RunError, Task};
 
 /// How often a runner says that it is alive.
@@ -163,7 +163,7 @@ impl Runtime {
         let tree = Arc::new(Tree::new(self.core.clone(), lease, Vec::new(), &more));
         let authority = self.root_authority(&agent);
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
-        let round = self.root_round(delegation, &kit.agent_hash, &kit.authority_hash, &more);
+        let round = self.root_round(delegation, &kit, &more);
         let driver = Driver::begin(tree.clone(), session, round, kit, None);
         Ok(prepared(tree, driver))
     }
@@ -264,7 +264,7 @@ impl Runtime {
         }
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
         let delegation = Delegation { task: "".into(), warnings: Vec::new(), ..round.delegation };
-        let next = self.root_round(delegation, &kit.agent_hash, &kit.authority_hash, &more);
+        let next = self.root_round(delegation, &kit, &more);
         let needs_words = !state.has_unheard_words();
         let driver = Driver::next_round(tree.clone(), state, kit, next, needs_words.then_some(MORE_WORDS));
         Ok(prepared(tree, driver))
@@ -351,15 +351,11 @@ impl Runtime {
         }
     }
 
-    fn root_round(
-        &self,
-        delegation: Delegation,
-        agent: &brigade_core::Hash,
-        authority: &brigade_core::Hash,
-        more: &More,
-    ) -> Round {
+    /// A round at the top. What the person says counts more than what the agent's definition does.
+    fn root_round(&self, delegation: Delegation, kit: &Kit, more: &More) -> Round {
         let settings = &self.core.settings;
-        let deadline = match more.timeout {
+        let timeout = more.timeout.or(kit.agent.timeout.map(Duration::from_millis));
+        let deadline = match timeout {
             Some(timeout) => {
                 let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
                 Limit::AtMost(clock::now().saturating_add(millis))
@@ -367,12 +363,12 @@ impl Runtime {
             None => Limit::Unlimited,
         };
         let grant = Grant {
-            authority: *authority,
+            authority: kit.authority_hash,
             budget: more.budget.unwrap_or(settings.budget),
-            turns: more.turns.unwrap_or(settings.limits.lead_turns),
+            turns: more.turns.or(kit.agent.max_turns).unwrap_or(settings.limits.lead_turns),
             deadline,
         };
-        Round { delegation, agent: *agent, grant, parent: None, depth: 0 }
+        Round { delegation, agent: kit.agent_hash, grant, parent: None, depth: 0 }
     }
 }
 
@@ -420,7 +416,9 @@ async fn remove_children(tree: &Tree) -> Result<(), StoreError> {
         }
     }
     // Those further down go first: what is above them goes only when nothing below it stays.
-    rest.sort_by_key(|session| std::cmp::Reverse(session.as_str().len()));
+    rest.sort_by_key(|session| (std::cmp::Reverse(session.as_str().len()), *session));
+    // One that was continued by itself has begun more than once.
+    rest.dedup();
     for session in rest {
         if !kept.iter().any(|other| session.contains(other)) {
             tree.store().remove(session).await?;

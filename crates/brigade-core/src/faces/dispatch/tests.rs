@@ -291,6 +291,9 @@ fn c62_at_the_cap_of_the_tree_nothing_is_offered_and_calls_are_refused() {
     for tool in DELEGATION_TOOLS {
         assert!(child.refused(&faces, tool, GOOD).contains("recursion"), "{tool}");
     }
+    // The setting that is named is one that there is.
+    let refusal = child.refused(&faces, NAME, GOOD);
+    assert!(refusal.contains("limits.max_depth") && !refusal.contains("dispatch.max_depth"), "{refusal}");
 }
 
 /// Depth is depth in the tree, whatever faces led there.

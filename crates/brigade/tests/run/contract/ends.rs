@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use brigade::core::faces::Extra;
 use brigade::core::view::Doing;
-use brigade::core::{Spent, Status};
-use brigade::{Catalogue, Task};
+use brigade::core::{Event, Spent, Status};
+use brigade::{Catalogue, Ending, Live, Prepared, RunError, Runtime, Settings, Task};
 use serde_json::{Value, json};
 
-use super::{Scene, agent, calls, each_face, helper, reports, says, spawn};
-use crate::support::{check_laws, end};
+use super::{Scene, agent, all_faces, calls, each_face, helper, reports, says, script, spawn};
+use crate::support::{Stage, check_laws, end};
 
 /// A child that says something, calls a tool and then never answers again.
 fn hanging(call: (&str, Value)) -> Scene {
@@ -157,4 +158,142 @@ async fn c80_a_child_that_cannot_be_equipped_is_a_result() {
     assert_eq!(ending.outcome.status, Status::Done);
     let text = ending.outcome.text.as_str();
     assert!(text.contains("nobody/none"), "{text}");
+}
+
+/// A tree with every face in it: parallel helpers that wait for each other, an agent, a loop, and one in the background.
+fn mixed(settings: &mut Settings) {
+    all_faces(settings);
+    settings.agents = Catalogue::new().with(agent("coder"));
+    settings.faces.delegation.extras = [Extra::Background].into();
+}
+
+fn mixed_script() -> String {
+    let tasks: Vec<Value> =
+        (0..3).map(|n| json!({ "label": format!("t{n}"), "task_prompt": "go" })).collect();
+    let mut beside = spawn("beside");
+    beside.1["background"] = true.into();
+    script(&[
+        calls(
+            "lead",
+            1,
+            &[
+                ("parallel_subagent", json!({ "tasks": tasks, "max_concurrent": 2 })),
+                super::dispatch("coder"),
+                beside,
+                ("echo", json!({ "text": "e" })),
+            ],
+        ),
+        json!({ "purpose": "summary", "text": "report", "delay_ms": 1 }),
+        calls("coder", 1, &[helper("below")]),
+        json!({ "text": "done", "delay_ms": 2 }),
+    ])
+}
+
+/// Cancels as soon as this many facts are there.
+async fn cancel_at(runtime: &Runtime, prepared: Prepared, at: usize) -> Result<Ending, RunError> {
+    let (root, mut watch) = (prepared.session().clone(), prepared.watch());
+    let run = prepared.start();
+    let cancel = async {
+        let mut seen = 0;
+        while seen <= at {
+            match watch.next().await {
+                Some(Live::Fact(_)) => seen += 1,
+                Some(_) => {}
+                None => return,
+            }
+        }
+        // A store that is down takes no words; the run then ends without them.
+        let _ = runtime.cancel(&root, "the person").await;
+    };
+    tokio::join!(end(run), cancel).0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c76_cancelling_a_mixed_tree_at_every_fact() {
+    let facts = {
+        let stage = Stage::with(&mixed_script(), mixed);
+        let ending = stage.run().await;
+        stage.log(&ending.session).await.len()
+    };
+    for at in 0..facts {
+        let stage = Stage::with(&mixed_script(), mixed);
+        let runtime = stage.runtime();
+        let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
+        let started = Instant::now();
+        let ending = cancel_at(&runtime, prepared, at).await.unwrap();
+        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+        check_laws(&stage.log(&ending.session).await);
+    }
+}
+
+/// Cancelled, and then the runner dies: whoever resumes ends it, and starts nothing new.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c76_a_crash_after_a_cancel_does_not_undo_it() {
+    for (at, appends) in
+        (0..30).step_by(5).flat_map(|at| (1..24).step_by(2).map(move |appends| (at, appends)))
+    {
+        let stage = Stage::with(&mixed_script(), mixed);
+        let runtime = stage.runtime();
+        let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
+        let root = prepared.session().clone();
+        stage.store.crash_after(appends + 2);
+        let ended = cancel_at(&runtime, prepared, at).await;
+        stage.store.mend();
+        let asked = |log: &[brigade::core::Record]| {
+            log.iter()
+                .any(|record| record.session == root && matches!(record.event, Event::CancelAsked { .. }))
+        };
+        let was_asked = asked(&stage.log(&root).await);
+        let ending = match ended {
+            Ok(ending) => ending,
+            Err(_) => crate::crash::resume(&stage, &root).await,
+        };
+        let log = stage.log(&root).await;
+        check_laws(&log);
+        let done = ending.outcome.status == Status::Done;
+        assert!(!was_asked || !done, "cancelled at {at}, crashed after {appends}: {:?}", ending.outcome);
+    }
+}
+
+/// The report is paid out of what a helper keeps back for it.
+#[tokio::test]
+async fn a_helper_without_tokens_still_reports() {
+    let mut more = json!({ "agent": "h", "usage": { "input": 3_000, "output": 100 } });
+    more["call"] = json!([{ "tool": "echo", "arguments": { "text": "x" } }]);
+    let scene = Scene::with(
+        &[calls("lead", 1, &[helper("h")]), says("lead", "{results}"), reports("h", "so far"), more],
+        |settings| settings.budget.tokens = brigade::core::Limit::AtMost(60_000),
+    );
+    let ending = scene.run().await;
+    assert_eq!(ending.outcome.text.as_str(), "so far\n(incomplete: turns)");
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &[("subagent", json!({ "label": "h", "task_prompt": "go", "max_turns": 50 }))]),
+            says("lead", "{results}"),
+            reports("h", "so far"),
+            json!({
+                "agent": "h", "usage": { "input": 3_000, "output": 100 },
+                "call": [{ "tool": "echo", "arguments": { "text": "x" } }]
+            }),
+        ],
+        |settings| settings.budget.tokens = brigade::core::Limit::AtMost(60_000),
+    );
+    let ending = scene.run().await;
+    assert_eq!(ending.outcome.text.as_str(), "so far\n(incomplete: tokens)");
+    let tree = scene.tree(&ending.session).await;
+    let metadata = tree.node(&super::session_of(&tree, "h")).unwrap().metadata(4096).unwrap();
+    assert_eq!(metadata["completion_status"], "incomplete");
+    assert!(!metadata.contains_key("max_turns_reached"));
+}
+
+/// One slot for the whole tree: whoever waits for its children holds none.
+#[tokio::test]
+async fn one_slot_is_enough_for_a_mixed_tree() {
+    let stage = Stage::with(&mixed_script(), |settings| {
+        mixed(settings);
+        settings.limits.concurrency = 1;
+    });
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    check_laws(&stage.log(&ending.session).await);
 }

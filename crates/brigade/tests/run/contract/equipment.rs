@@ -1,12 +1,14 @@
 //! What children are given: models, tools, rules, and where that comes from.
 
+use brigade::core::faces::delegate::Keep;
+use brigade::core::faces::subagent::SubagentConfig;
 use brigade::core::permission::Mode;
-use brigade::core::{Agent, Purpose, Status};
+use brigade::core::{Agent, Event, Purpose, Status};
 use brigade::{Catalogue, More, Task};
 use serde_json::{Value, json};
 
-use super::{Scene, agent, calls, dispatch, each_face, helper, list, says, session_of, spawn};
-use crate::support::end;
+use super::{Scene, agent, calls, dispatch, each_face, helper, list, says, script, session_of, spawn};
+use crate::support::{Stage, end};
 
 #[tokio::test]
 async fn c57_a_dispatched_session_is_listed_and_goes_on_as_its_agent() {
@@ -246,4 +248,87 @@ async fn c65_reports_and_single_generations_are_asked_without_tools() {
     assert!(!helper[0].tools.is_empty() && helper[1].tools.is_empty());
     let single = scene.requests("single");
     assert_eq!((single.len(), single[0].tools.len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_definition_bounds_its_rounds_wherever_they_start() {
+    let endless =
+        |agent: &str| json!({ "agent": agent, "call": [{ "tool": "echo", "arguments": { "text": "x" } }] });
+    let bounded = Agent { max_turns: Some(2), ..agent("bounded") };
+    let last = json!({ "purpose": "grace", "text": "so far" });
+    let incomplete = Status::Incomplete { limit: brigade::core::delegation::Which::Turns };
+    let definition = bounded.clone();
+    let scene = Scene::with(
+        &[calls("lead", 1, &[dispatch("bounded")]), says("lead", "{results}"), last, endless("bounded")],
+        move |settings| settings.agents = Catalogue::new().with(definition.clone()),
+    );
+    // As a child, at the top, and when its session goes on.
+    let ending = scene.run().await;
+    assert!(ending.outcome.text.as_str().contains("so far\\n(incomplete: turns)"), "{}", ending.outcome.text);
+    let top = scene.run_task(Task::new("go").agent(bounded)).await;
+    assert_eq!((top.outcome.status, top.spent.turns), (incomplete.clone(), 3));
+    let child = session_of(&scene.tree(&ending.session).await, "bounded");
+    scene.runtime.tell(&child, "go on").await.unwrap();
+    let again = end(scene.runtime.resume(&child, More::default()).await.unwrap()).await.unwrap();
+    assert_eq!((again.outcome.status, again.spent.turns), (incomplete, 3));
+}
+
+/// What is kept only as long as the root runs goes, by face; a dispatched session stays, with what is above it.
+#[tokio::test]
+async fn keep_none_takes_only_the_sessions_of_its_face() {
+    let replies = [
+        calls(
+            "lead",
+            1,
+            &[("delegate", json!({ "role": "A", "task": "go" })), helper("B"), helper("over"), dispatch("c")],
+        ),
+        calls("over", 1, &[dispatch("deep")]),
+        calls("c", 1, &[helper("under")]),
+        json!({ "text": "done" }),
+    ];
+    for (swarm, subagent, gone) in [
+        (Keep::None, Keep::Root, vec!["A"]),
+        (Keep::Root, Keep::None, vec!["B", "under"]),
+        (Keep::None, Keep::None, vec!["A", "B", "under"]),
+    ] {
+        let scene = Scene::with(&replies, |settings| {
+            settings.agents = Catalogue::new().with(agent("c")).with(agent("deep"));
+            settings.faces.swarm.keep = swarm;
+            settings.faces.subagent = Some(SubagentConfig { keep: subagent, ..SubagentConfig::default() });
+        });
+        let root = end(scene.runtime.start(Task::new("go")).await.unwrap()).await.unwrap().session;
+        let left = scene.runtime.store().sessions(&root).await.unwrap();
+        let mut labels: Vec<String> = Vec::new();
+        for session in left {
+            let first = scene.runtime.store().read(&session, 0).await.unwrap().remove(0);
+            if let Event::Started { delegation, .. } = first.event {
+                labels.push(delegation.role.or(delegation.agent).unwrap());
+            }
+        }
+        labels.sort_unstable();
+        let mut expected = vec!["A", "B", "c", "deep", "lead", "over", "under"];
+        expected.retain(|label| !gone.contains(label));
+        assert_eq!(labels, expected);
+    }
+}
+
+/// A helper whose session a person has continued has begun twice; it is taken away once.
+#[tokio::test]
+async fn keep_none_takes_a_session_that_was_continued() {
+    let replies = [calls("lead", 1, &[helper("h")]), json!({ "text": "done" })];
+    let stage = |keep: Keep| {
+        let keeps = move |settings: &mut brigade::Settings| {
+            settings.faces.subagent = Some(SubagentConfig { keep, ..SubagentConfig::default() });
+        };
+        Stage::with(&script(&replies), keeps)
+    };
+    let (first, mut second) = (stage(Keep::Root), stage(Keep::None));
+    second.store = first.store.clone();
+    let root = first.run().await.session;
+    let child: brigade::core::SessionId = format!("{root}.1-0").parse().unwrap();
+    first.runtime().tell(&child, "more").await.unwrap();
+    end(first.runtime().resume(&child, More::default()).await.unwrap()).await.unwrap();
+    second.runtime().tell(&root, "and now?").await.unwrap();
+    let ending = end(second.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    assert_eq!(ending.outcome.status, Status::Done);
 }
