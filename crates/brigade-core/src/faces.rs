@@ -362,6 +362,9 @@ impl Faces {
         }
         agent.model = choose_model(&agent, caller.agent);
         agent.provider = None;
+        if agent.api_base.is_none() && provider(&agent) == provider(caller.agent) {
+            agent.api_base.clone_from(&caller.agent.api_base);
+        }
         wish.model = agent.model.clone().filter(|model| Some(model) != caller.agent.model.as_ref());
         (agent, wish)
     }
@@ -416,6 +419,11 @@ fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
         },
         (_, Some(model)) => Some(model.clone()),
     }
+}
+
+/// The provider that an agent's model names.
+fn provider(agent: &Agent) -> Option<&str> {
+    agent.model.as_deref().map(|model| model.split_once('/').map_or(model, |(provider, _)| provider))
 }
 
 fn not_available(tool: &str) -> String {

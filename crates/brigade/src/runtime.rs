@@ -261,6 +261,12 @@ impl Runtime {
             // A child that goes on by itself keeps to the tools that it was lent.
             authority.tools.retain(|tool| kit.authority.tools.contains(tool));
             authority.lend.retain(|tool| kit.authority.lend.contains(tool));
+            // What its caller's definition forbade stands in no settings of now.
+            let (now, then) = (&mut authority.permissions, &kit.authority.permissions);
+            for (rules, bound) in [(&mut now.deny, &then.deny), (&mut now.ask, &then.ask)] {
+                let more: Vec<_> = bound.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
+                rules.extend(more);
+            }
         }
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
         let delegation = Delegation { task: "".into(), warnings: Vec::new(), ..round.delegation };

@@ -132,8 +132,12 @@ impl Driver {
         let (agent, wish) = self.tree.settings().faces.equip(part, &self.caller(), definition);
         let depth = self.caller().depth + 1;
         let authority = &self.kit.authority;
-        let attenuated =
-            authority.attenuate(&wish, depth).map_err(|refusal| ToolOutput::error(refusal.to_string()))?;
+        // A child that cannot be equipped has failed, and is spoken of as its face does.
+        let failed = |cause: String| {
+            let outcome = Outcome::new(Status::Failed { cause }, "");
+            self.tree.settings().faces.render(part, &outcome, usize::MAX, "")
+        };
+        let attenuated = authority.attenuate(&wish, depth).map_err(|refusal| failed(refusal.to_string()))?;
         let mut lent = attenuated.authority;
         let speaks = authority.speak == Access::Allowed && authority.lend.contains(faces::MESSAGE);
         if part.face == Face::Delegate && speaks {
@@ -143,7 +147,7 @@ impl Driver {
         let shown = |name: &String| name.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
         let unknown: Vec<String> = attenuated.unknown.iter().map(shown).collect();
         let warning = (!unknown.is_empty()).then(|| format!("no such tool to lend: {}", unknown.join(", ")));
-        let kit = self.tree.kit(agent, lent, depth).map_err(ToolOutput::error)?;
+        let kit = self.tree.kit(agent, lent, depth).map_err(failed)?;
         self.last_kit = Some(LastKit {
             part: part.clone(),
             kit: kit.clone(),

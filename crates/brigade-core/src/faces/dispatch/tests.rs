@@ -216,6 +216,37 @@ fn c59_models_are_put_together_from_the_definition_and_its_caller() {
     is(model(Some("two"), None, Some("one/base")), "two/base");
 }
 
+/// Another address goes with its provider, and with no other.
+#[test]
+fn c59_an_address_is_inherited_with_the_provider() {
+    let address = |own: Option<&str>, model: Option<&str>| {
+        let coder = crate::agent::Agent {
+            api_base: own.map(str::to_owned),
+            model: model.map(str::to_owned),
+            ..named("coder")
+        };
+        let mut root = Someone::knowing(&[coder]);
+        root.agent.model = Some("one/base".to_owned());
+        root.agent.api_base = Some("https://one.example".to_owned());
+        root.child(&all_faces(), NAME, r#"{"agent_id":"coder","task":"x"}"#).agent.api_base
+    };
+    assert_eq!(address(None, None).as_deref(), Some("https://one.example"));
+    assert_eq!(address(None, Some("fast")).as_deref(), Some("https://one.example"));
+    assert_eq!(address(None, Some("two/fast")), None);
+    assert_eq!(address(Some("https://own.example"), None).as_deref(), Some("https://own.example"));
+    let mut root = Someone::root();
+    root.agent.model = Some("one/base".to_owned());
+    root.agent.api_base = Some("https://one.example".to_owned());
+    for (tool, arguments) in [
+        ("subagent", r#"{"label":"x","task_prompt":"x"}"#),
+        ("subagent_spawn", r#"{"task":"x"}"#),
+        ("delegate", r#"{"role":"x","task":"x"}"#),
+    ] {
+        let child = root.child(&all_faces(), tool, arguments);
+        assert_eq!(child.agent.api_base, root.agent.api_base, "{tool}");
+    }
+}
+
 #[test]
 fn c59_a_model_that_the_caller_may_not_use_is_refused() {
     let agent = crate::agent::Agent { model: Some("two/fast".to_owned()), ..named("coder") };

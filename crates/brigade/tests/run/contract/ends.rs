@@ -13,6 +13,10 @@ use crate::support::{Stage, check_laws, end};
 
 /// A child that says something, calls a tool and then never answers again.
 fn hanging(call: (&str, Value)) -> Scene {
+    hanging_for(call, |_| {})
+}
+
+fn hanging_for(call: (&str, Value), tweak: impl Fn(&mut Settings)) -> Scene {
     let mut first = calls("child", 1, &[("echo", json!({ "text": "x" }))]);
     first["text"] = "half of it".into();
     Scene::with(
@@ -24,7 +28,10 @@ fn hanging(call: (&str, Value)) -> Scene {
             first,
             json!({ "agent": "child", "fault": "hang" }),
         ],
-        |settings| settings.agents = Catalogue::new().with(agent("child")),
+        |settings| {
+            settings.agents = Catalogue::new().with(agent("child"));
+            tweak(settings);
+        },
     )
 }
 
@@ -67,6 +74,28 @@ async fn c77_time_that_is_up_brings_back_what_there_is() {
         assert!(text.contains("as far as I got"), "{tool}: {text}");
         assert!(text.contains("(incomplete: time)"), "{tool}: {text}");
     }
+}
+
+/// The time of a child can be up long before that of its parent.
+#[tokio::test]
+async fn c77_the_time_of_a_child_alone() {
+    for call in each_face("child") {
+        let tool = call.0;
+        let scene = hanging_for(call, |settings| settings.limits.child_timeout = Duration::from_millis(150));
+        let ending = scene.run().await;
+        assert_eq!(ending.outcome.status, Status::Done, "{tool}");
+        assert!(
+            ending.outcome.text.as_str().contains("(incomplete: time)"),
+            "{tool}: {}",
+            ending.outcome.text
+        );
+    }
+    let scene = hanging_for(super::dispatch("child"), |settings| {
+        let child = brigade::core::Agent { timeout: Some(150), ..agent("child") };
+        settings.agents = Catalogue::new().with(child);
+    });
+    let ending = scene.run().await;
+    assert!(ending.outcome.text.as_str().contains("(incomplete: time)"), "{}", ending.outcome.text);
 }
 
 #[tokio::test]
@@ -157,7 +186,7 @@ async fn c80_a_child_that_cannot_be_equipped_is_a_result() {
     let ending = scene.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     let text = ending.outcome.text.as_str();
-    assert!(text.contains("nobody/none"), "{text}");
+    assert!(text.starts_with("Agent 'child' failed: ") && text.contains("nobody/none"), "{text}");
 }
 
 /// A tree with every face in it: parallel helpers that wait for each other, an agent, a loop, and one in the background.

@@ -63,6 +63,31 @@ async fn c57_a_session_that_goes_on_keeps_to_what_it_was_lent() {
     }
 }
 
+/// What the caller's definition forbade stays forbidden when the session goes on by itself.
+#[tokio::test]
+async fn c71_a_session_that_goes_on_keeps_the_rules_it_was_bound_by() {
+    let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &[dispatch("coder")]),
+            says("lead", "{results}"),
+            json!({ "agent": "coder", "turn": 1, "text": "first" }),
+            calls("coder", 2, &write),
+            says("coder", "{results}"),
+        ],
+        |settings| {
+            settings.lead.deny = vec!["write_file".parse().unwrap()];
+            settings.agents = Catalogue::new().with(agent("coder"));
+        },
+    );
+    let ending = scene.run().await;
+    let child = session_of(&scene.tree(&ending.session).await, "coder");
+    scene.runtime.tell(&child, "write it").await.unwrap();
+    let again = end(scene.runtime.resume(&child, More::default()).await.unwrap()).await.unwrap();
+    assert!(!scene.folder.path().join("x.txt").exists());
+    assert!(again.outcome.text.as_str().contains("'write_file' is not allowed"), "{}", again.outcome.text);
+}
+
 #[tokio::test]
 async fn c59_overrides_of_a_definition_are_applied_and_the_rest_is_inherited() {
     let scene = Scene::with(
