@@ -76,6 +76,8 @@ pub(crate) enum Command {
     Cancel(Cancel),
     /// Look at sessions, move them, remove them
     Sessions(Sessions),
+    /// Look at the agents that can be named, check their files, write new ones
+    Agents(Agents),
     /// Look at the tools that agents have
     Tools(Tools),
     /// Look at the configuration
@@ -213,6 +215,39 @@ pub(crate) enum SessionsCommand {
     Rm {
         /// The session
         id: String,
+    },
+}
+
+/// Arguments of `agents`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Agents {
+    #[command(subcommand)]
+    pub(crate) command: AgentsCommand,
+}
+
+/// What can be done with agents.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentsCommand {
+    /// All agents that can be named, and what is wrong with the files that are none
+    List,
+    /// One agent as it is used: prompt, tools, limits, and what became of each key of its file
+    Show {
+        /// The agent
+        id: String,
+    },
+    /// What becomes of each key of agent files: honoured, translated, ignored or refused. Exit code 1 if one is refused
+    Lint {
+        /// Files, or folders of files; all places where agents are looked for when absent
+        #[arg(value_name = "PATH")]
+        paths: Vec<PathBuf>,
+    },
+    /// Write a new agent file to start from
+    New {
+        /// The id: 1 to 64 of a-z, 0-9, `.`, `_`, `-`
+        id: String,
+        /// Write it to .brigade/agents of this folder and not to your own agents
+        #[arg(long)]
+        project: bool,
     },
 }
 

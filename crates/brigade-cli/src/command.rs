@@ -1,5 +1,6 @@
 //! One file for each command.
 
+pub(crate) mod agents;
 pub(crate) mod cancel;
 pub(crate) mod config;
 pub(crate) mod demo;

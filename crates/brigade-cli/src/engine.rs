@@ -1,14 +1,16 @@
 //! From settings to the things of the library: store, models, runtime.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use brigade::agents::{Catalogue, ProblemKind};
 use brigade::model::script::Script;
+use brigade::skills::SKILL;
 use brigade::store::SqliteStore;
-use brigade::tool::ShellSettings;
-use brigade::{Model, Models, More, Runtime, Store, Toolbox, Workspace};
+use brigade::tool::{Memory, ShellSettings, WebSearch, memory};
+use brigade::{Model, Models, More, Runtime, Store, Tool, Toolbox, Workspace};
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::permission::Permissions;
 use brigade_core::{Authority, Event, SessionId};
@@ -17,10 +19,14 @@ use brigade_sandbox::GuardCommand;
 use crate::args::{Flags, Global};
 use crate::command::demo;
 use crate::failure::Failure;
-use crate::settings::{SCRIPT, Settings};
+use crate::output;
+use crate::project;
+use crate::settings::{Instructions, SCRIPT, Settings};
 
 /// How much of a command's output a model reads.
 const SHELL_OUTPUT: usize = 32 * 1024;
+/// How many agent files that cannot be used are named before a run.
+const SHOWN_PROBLEMS: usize = 3;
 
 /// Opens the store.
 pub(crate) fn store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
@@ -85,28 +91,51 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
         output_limit: SHELL_OUTPUT,
     };
     let mut library = brigade::Settings::new(settings.model.clone().unwrap_or_default(), workspace);
+    library.tools = library.tools.with_web(settings.web.library(&settings.environment)?);
     check_rules(&settings.permissions, &library.tools)?;
+    if let Some(file) = &settings.memory {
+        library.tools = library.tools.with_memory(Memory::at(file));
+    }
+    if settings.instructions == Instructions::OfProject {
+        library.instructions = project::instructions(&library.workspace, &settings.permissions);
+    }
+    library.skills = project::skills(settings);
     library.faces = settings.faces.clone();
     library.limits = settings.limits.clone();
     library.budget = settings.budget;
     library.permissions = settings.permissions.clone();
     library.shell = Some(shell);
+    library.agents = agents(settings);
     Ok(library)
+}
+
+/// The agents that can be named. What cannot be used is said and skipped.
+fn agents(settings: &Settings) -> Catalogue {
+    let (catalogue, mut problems) = Catalogue::from_places(&settings.agent_places());
+    problems.retain(|problem| problem.kind != ProblemKind::Shadowed);
+    for problem in problems.iter().take(SHOWN_PROBLEMS) {
+        output::note(&format!("warning: {problem}"));
+    }
+    if problems.len() > SHOWN_PROBLEMS {
+        let more = problems.len() - SHOWN_PROBLEMS;
+        output::note(&format!("warning: {more} more agent files cannot be used; see: brigade agents list"));
+    }
+    catalogue
 }
 
 /// A rule for a tool that does not exist would protect nothing, in silence.
 fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), Failure> {
-    let mut known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
-    known.push(MESSAGE.to_owned());
-    known.extend(DELEGATION_TOOLS.map(str::to_owned));
+    let mut known: BTreeSet<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+    // Tools that are switched off count: the rule is there for when they are not.
+    known.extend([MESSAGE, SKILL, WebSearch::NAME].iter().chain(&memory::TOOLS).chain(&DELEGATION_TOOLS));
     let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
     for (list, rules) in lists {
         for rule in rules {
             let name = rule.tool();
-            if !known.iter().any(|tool| tool == name) && !name.starts_with("mcp__") {
+            if !known.contains(name) && !name.starts_with("mcp__") {
                 return Err(Failure::usage(format!(
                     "permissions.{list}: `{rule}` names no tool there is; the tools are {}",
-                    known.join(", ")
+                    known.into_iter().collect::<Vec<_>>().join(", ")
                 )));
             }
         }

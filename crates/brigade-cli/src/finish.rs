@@ -8,7 +8,7 @@ use brigade_core::{Limit, SessionId, Status};
 
 use crate::args::{Flags, Global, OutputFormat};
 use crate::failure::{Exit, Failure};
-use crate::follow::{Followed, View};
+use crate::follow::{Followed, Interrupts, View};
 use crate::output;
 use crate::render;
 use crate::report::Report;
@@ -68,13 +68,33 @@ pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Prints the end of a run.
-pub(crate) fn finish(
+/// Prints the end of a run, and stays while sessions that it left to themselves go on in this process. Ctrl-C leaves
+/// them too: they can be resumed.
+pub(crate) async fn finish(
     followed: Followed,
     format: OutputFormat,
     hints: &Hints,
     colour: Colour,
+    interrupts: &mut Interrupts,
 ) -> Result<Exit, Failure> {
+    let detached = followed.ending.as_ref().ok().map(|ending| ending.detached.clone());
+    let exit = print(followed, format, hints, colour)?;
+    if let Some(detached) = detached.filter(|detached| !detached.sessions().is_empty()) {
+        for session in detached.sessions() {
+            output::note(&format!(
+                "{session} goes on by itself; Ctrl-C leaves it, and {} goes on",
+                hints.resume(session)
+            ));
+        }
+        tokio::select! {
+            () = detached.ended() => {}
+            () = interrupts.next() => {}
+        }
+    }
+    Ok(exit)
+}
+
+fn print(followed: Followed, format: OutputFormat, hints: &Hints, colour: Colour) -> Result<Exit, Failure> {
     let Followed { ending, view } = followed;
     if format != OutputFormat::Text {
         output::json(&Report::new(&view, &ending))?;

@@ -9,6 +9,7 @@ mod finish;
 mod follow;
 mod output;
 mod progress;
+mod project;
 mod render;
 mod report;
 mod safe;
@@ -49,6 +50,7 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
         Command::Tell(tell) => command::tell::run(global, tell),
         Command::Cancel(cancel) => command::cancel::run(&global, &cancel),
         Command::Sessions(sessions) => command::sessions::run(&global, sessions),
+        Command::Agents(agents) => command::agents::run(&global, &agents),
         Command::Tools(tools) => command::tools::run(&global, &tools),
         Command::Config(config) => command::config::run(&global, &config),
         Command::Trust(trust) => command::trust::run(&global, &trust),

@@ -2,17 +2,20 @@
 //!
 //! This is the only part of Brigade that reads the environment, the home folder and the current folder.
 
+mod agents;
 mod environment;
 mod keys;
 mod layers;
 mod nearest;
 mod project;
+mod web;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brigade::Limits;
+use brigade::tool::WebSettings;
 use brigade_core::faces::delegate::SwarmConfig;
 use brigade_core::faces::spawn::SpawnConfig;
 use brigade_core::faces::subagent::SubagentConfig;
@@ -29,9 +32,11 @@ use crate::units;
 
 use environment::nowhere;
 
+pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
 pub(crate) use layers::Layers;
 pub(crate) use project::ProjectConfig;
+pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
 pub(crate) const SCRIPT: &str = "script:";
@@ -45,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) model: Option<String>,
     /// The file that sessions are kept in.
     pub(crate) store: PathBuf,
+    /// The agent that takes the task.
+    pub(crate) agent: String,
     /// How agents delegate.
     pub(crate) faces: Faces,
     /// Limits of sessions and of the tree.
@@ -55,8 +62,18 @@ pub(crate) struct Settings {
     pub(crate) budget: Budget,
     /// Which calls are allowed.
     pub(crate) permissions: Permissions,
+    /// How the network is read.
+    pub(crate) web: Web,
     /// The folder that tools work in.
     pub(crate) folder: PathBuf,
+    /// Folders with skills; of two with the same name, the one in the earlier folder counts.
+    pub(crate) skills: Vec<PathBuf>,
+    /// The file that agents remember in, where they are to.
+    pub(crate) memory: Option<PathBuf>,
+    /// Whether agents follow what the project says.
+    pub(crate) instructions: Instructions,
+    /// Where agents are looked for, apart from the project.
+    pub(crate) agent_folders: AgentFolders,
     /// Every value with its origin.
     pub(crate) layers: Layers,
     /// Where the configuration is read from.
@@ -65,6 +82,15 @@ pub(crate) struct Settings {
     pub(crate) project: Option<TrustedProject>,
     /// What was read from the environment.
     pub(crate) environment: Environment,
+}
+
+/// Whether agents follow what the project says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instructions {
+    /// They do, unless their own definition says otherwise.
+    OfProject,
+    /// They do not.
+    None,
 }
 
 impl Settings {
@@ -113,10 +139,13 @@ impl Settings {
         let mut layers = Layers::defaults()?;
         layers.add_flags(flag_values(flags))?;
         let places = Places::of(&environment)?;
-        let mut settings = Settings::resolve(environment, places, layers, global, flags)?;
+        let resolved = Settings::resolve(environment, places, layers, global, flags)?;
+        let mut settings =
+            Settings { skills: Vec::new(), memory: None, instructions: Instructions::None, ..resolved };
         if let Ok(configured) = Settings::of_the_person(global) {
             settings.store = configured.store;
         }
+        settings.agent_folders = AgentFolders::default();
         Ok(settings)
     }
 
@@ -131,11 +160,6 @@ impl Settings {
             layers.table().clone().try_into().map_err(|error| Failure::usage(format!("config: {error}")))?;
         let absolute = |model: String| environment.absolute_model(&model);
         let agent = flags.agent.clone().or(raw.default_agent).unwrap_or_else(|| LEAD.to_owned());
-        if agent != LEAD {
-            return Err(Failure::usage(format!(
-                "there is no agent '{agent}': only '{LEAD}' exists; leave out --agent and default_agent"
-            )));
-        }
         let mut swarm = raw.swarm;
         let problem = swarm.problem().or_else(|| raw.subagent.as_ref().and_then(SubagentConfig::problem));
         if let Some(problem) = problem.or_else(|| raw.spawn.as_ref().and_then(SpawnConfig::problem)) {
@@ -146,9 +170,11 @@ impl Settings {
             role.model = role.model.take().map(absolute).transpose()?;
         }
         let faces = Faces { swarm, subagent: raw.subagent, spawn: raw.spawn, delegation: raw.delegation };
+        let skills = raw.skills.paths.iter().map(|path| environment.absolute(Path::new(path)));
+        let skills = skills.chain(Some(places.skills).filter(|folder| folder.is_dir())).collect();
         let store = match (&global.store, raw.store.as_deref()) {
             (Some(path), _) => environment.absolute(path),
-            (None, None | Some("sqlite")) => places.data,
+            (None, None | Some("sqlite")) => places.sessions,
             (None, Some(other)) if other.contains("://") => {
                 return Err(Failure::usage(format!(
                     "store = \"{other}\" is not supported; use \"sqlite\" or a path"
@@ -159,13 +185,19 @@ impl Settings {
         Ok(Settings {
             model: raw.model.map(absolute).transpose()?,
             store,
+            agent,
             faces,
             limits: raw.limits.resolve()?,
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
             budget: raw.budget.resolve()?,
             permissions: raw.permissions.resolve(),
+            web: raw.web.resolve()?,
             folder: folder(&environment, flags),
             project: None,
+            skills,
+            memory: raw.memory.enabled.unwrap_or(true).then_some(places.memory),
+            instructions: Instructions::OfProject,
+            agent_folders: AgentFolders::of(&environment, &raw.agents.paths),
             layers,
             config_file: places.config,
             environment,
@@ -173,17 +205,32 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// The folders that agents are looked for in.
+    pub(crate) fn agent_places(&self) -> Vec<PathBuf> {
+        let project = self.project.as_ref().map(|project| project.root.as_path());
+        agent_places(&self.agent_folders, project, &self.agent_folders.paths)
+    }
+}
+
 /// Where configuration and data are, before anybody looked.
 struct Places {
     config: PathBuf,
-    data: PathBuf,
+    skills: PathBuf,
+    sessions: PathBuf,
+    memory: PathBuf,
 }
 
 impl Places {
     fn of(environment: &Environment) -> Result<Places, Failure> {
-        let config = environment.config_folder().ok_or_else(nowhere)?.join("config.toml");
-        let data = environment.data_folder().ok_or_else(nowhere)?.join("sessions.db");
-        Ok(Places { config, data })
+        let config = environment.config_folder().ok_or_else(nowhere)?;
+        let data = environment.data_folder().ok_or_else(nowhere)?;
+        Ok(Places {
+            config: config.join("config.toml"),
+            skills: config.join("skills"),
+            sessions: data.join("sessions.db"),
+            memory: data.join("memory.db"),
+        })
     }
 }
 
@@ -232,12 +279,34 @@ struct Raw {
     subagent: Option<SubagentConfig>,
     spawn: Option<SpawnConfig>,
     delegation: DelegationConfig,
+    agents: RawAgents,
     budget: RawBudget,
     limits: RawLimits,
     permissions: RawPermissions,
+    skills: RawSkills,
+    memory: RawMemory,
+    web: web::Raw,
     /// Kept for the parts that are to use them.
     #[serde(flatten)]
     _later: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawAgents {
+    paths: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawSkills {
+    paths: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawMemory {
+    enabled: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -321,6 +390,7 @@ fn default_table() -> Result<Table, toml::ser::Error> {
     let limits = Limits::default();
     let swarm = SwarmConfig::default();
     let budget = brigade::DEFAULT_BUDGET;
+    let web = WebSettings::default();
     let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
     let text = |text: &str| Value::String(text.to_owned());
     let limit = |limit: Limit| match limit {
@@ -343,6 +413,8 @@ fn default_table() -> Result<Table, toml::ser::Error> {
         ("swarm".to_owned(), swarm),
         ("delegation".to_owned(), section(vec![("faces", text("auto")), ("extras", empty())])),
         ("agents".to_owned(), section(vec![("paths", empty())])),
+        ("skills".to_owned(), section(vec![("paths", empty())])),
+        ("memory".to_owned(), section(vec![("enabled", Value::Boolean(true))])),
         (
             "budget".to_owned(),
             section(vec![
@@ -368,6 +440,14 @@ fn default_table() -> Result<Table, toml::ser::Error> {
         (
             "permissions".to_owned(),
             section(vec![("mode", text("edit")), ("allow", empty()), ("ask", empty()), ("deny", empty())]),
+        ),
+        (
+            "web".to_owned(),
+            section(vec![
+                ("allow_loopback", Value::Boolean(web.allow_loopback)),
+                ("timeout", time(web.timeout)),
+                ("max_bytes", number(web.max_bytes as u64)),
+            ]),
         ),
     ]))
 }

@@ -75,6 +75,9 @@ pub struct Delegation {
     /// The prompt that asks for the report, where the family has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<Text>,
+    /// How many bytes of that report the caller reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report_bytes: Option<usize>,
     /// A system prompt of the call's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<Text>,
@@ -102,8 +105,10 @@ pub enum Waiting {
     /// The call is answered by the child's end.
     #[default]
     Foreground,
-    /// The call is answered at once; the end is heard later.
+    /// The call is answered at once; the end is heard later, and waited for where the caller would end.
     Background,
+    /// The same, but a caller that would end leaves the child to itself.
+    Detachable,
 }
 
 fn is_false(value: &bool) -> bool {

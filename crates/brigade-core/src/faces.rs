@@ -252,9 +252,9 @@ impl Faces {
                 Extra::Background => properties.insert(
                     "background".to_owned(),
                     json!({
-                        "type": "boolean",
+                        "enum": [false, true, "detach"],
                         "description": "Go on at once; the end is told to you later. `tell` and `stop` reach the \
-                                        sub-agent until then"
+                                        sub-agent until then. Your own end waits for it, unless you write detach"
                     }),
                 ),
                 Extra::Schema => properties.insert(
@@ -327,8 +327,13 @@ impl Faces {
                 (_, None | Some(Value::Null)) => {}
                 (Extra::Background, Some(Value::Bool(true))) => part.waiting = Waiting::Background,
                 (Extra::Background, Some(Value::Bool(false))) => {}
+                (Extra::Background, Some(Value::String(word))) if word == "detach" => {
+                    part.waiting = Waiting::Detachable;
+                }
                 (Extra::Background, Some(_)) => {
-                    return Err("Invalid 'background' argument: expected true or false".to_owned());
+                    return Err(
+                        "Invalid 'background' argument: expected true, false or \"detach\"".to_owned()
+                    );
                 }
                 (Extra::Schema, Some(schema @ Value::Object(_))) => {
                     part.schema = Some(Text::from(schema.to_string()));
@@ -399,10 +404,15 @@ impl<'a> Caller<'a> {
 }
 
 /// `provider/model`, put together from what the definition says and what its caller uses.
-fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
+pub fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
     let inherited = parent.model.as_deref();
-    let model_of = |name: &str| name.split_once('/').map_or(name, |(_, model)| model).to_owned();
-    let provider_of = |name: &str| name.split_once('/').map(|(provider, _)| provider.to_owned());
+    // A name such as `script:/path` is all provider, whatever its path looks like.
+    let parts = |name: &str| {
+        let parts = name.split_once('/').filter(|(provider, _)| !provider.contains(':'));
+        parts.map(|(provider, model)| (provider.to_owned(), model.to_owned()))
+    };
+    let model_of = |name: &str| parts(name).map_or_else(|| name.to_owned(), |(_, model)| model);
+    let provider_of = |name: &str| parts(name).map(|(provider, _)| provider);
     match (&agent.provider, &agent.model) {
         (None, None) => parent.model.clone(),
         (Some(provider), Some(model)) if !model.starts_with(&format!("{provider}/")) => {

@@ -9,6 +9,7 @@
 //! about. What a rule cannot see is the inside of a program: `read_file(**/.env*)` does not bind `cat .env` in
 //! a shell, and paths are compared as written, so a tool resolves symbolic links before it asks.
 
+mod host;
 mod lexer;
 mod path;
 mod rule;
@@ -102,12 +103,14 @@ pub enum Kind {
 /// The thing a specifier is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Subject<'a> {
-    /// The call has no path and no command.
+    /// The call has no path, no command and no host.
     Nothing,
     /// A path relative to the workspace, separated by `/`; it is normalised here, without the file system.
     Path(&'a str),
     /// A command line for the shell.
     Command(&'a str),
+    /// A host of the network, as a URL has it.
+    Host(&'a str),
 }
 
 /// One tool call, as the gate sees it.
@@ -154,6 +157,7 @@ enum Target {
     Nothing,
     Path(path::Target),
     Command(shell::Target),
+    Host(host::Target),
 }
 
 impl Target {
@@ -162,6 +166,7 @@ impl Target {
             Subject::Nothing => Target::Nothing,
             Subject::Path(path) => Target::Path(path::Target::new(path)),
             Subject::Command(command) => Target::Command(shell::Target::new(command)),
+            Subject::Host(host) => Target::Host(host::Target::new(host)),
         }
     }
 }
@@ -172,7 +177,8 @@ impl Permissions {
     /// A bare rule `tool` matches every call of exactly that tool. For `deny` and `ask`, a rule with a path on
     /// `read_file` binds every call with a path, since editing a file reveals it; one on `write_file` or
     /// `edit_file` binds every call with a path that does not only read; one with a command on `shell` binds
-    /// every call with a command. For `allow`, each rule counts for its own tool alone.
+    /// every call with a command; one with a host on `web_fetch` binds every call with a host. For `allow`, each
+    /// rule counts for its own tool alone.
     ///
     /// When several rules match, the verdict names the least of them in the order of [`Rule`], so that the
     /// order in which rules were written never shows.
@@ -232,6 +238,7 @@ impl Permissions {
         rules().any(|matcher| match (matcher, target) {
             (Matcher::Any, _) => true,
             (Matcher::Path(glob), Target::Path(path)) => glob.allows(path),
+            (Matcher::Host(rule), Target::Host(host)) => rule.allows(host),
             _ => false,
         }) || match target {
             // The parts of one command line may each be allowed by another rule.
@@ -252,10 +259,15 @@ fn binds(rule: &Rule, action: &Action<'_>, target: &Target) -> Match {
         (Matcher::Any, _) if rule.names(action.tool) => Match::Yes,
         (Matcher::Path(glob), Target::Path(path)) if reaches(rule.tool(), action) => glob.binds(path),
         (Matcher::Command(words), Target::Command(command)) => command.hits(words),
-        (Matcher::Any, _) | (Matcher::Path(_), Target::Path(_)) => Match::No,
-        // The rule wants to see a path or a command and the call shows none, so nothing can be said.
-        (Matcher::Path(_) | Matcher::Command(_), _) if rule.names(action.tool) => Match::Maybe,
-        (Matcher::Path(_) | Matcher::Command(_), _) => Match::No,
+        (Matcher::Host(rule), Target::Host(host)) if rule.binds(host) => Match::Yes,
+        (Matcher::Any, _) | (Matcher::Path(_), Target::Path(_)) | (Matcher::Host(_), Target::Host(_)) => {
+            Match::No
+        }
+        // The rule wants to see a path, a command or a host and the call shows none, so nothing can be said.
+        (Matcher::Path(_) | Matcher::Command(_) | Matcher::Host(_), _) if rule.names(action.tool) => {
+            Match::Maybe
+        }
+        (Matcher::Path(_) | Matcher::Command(_) | Matcher::Host(_), _) => Match::No,
     }
 }
 

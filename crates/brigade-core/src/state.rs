@@ -51,6 +51,8 @@ pub enum Step {
     RunCalls(Vec<CallId>),
     /// Something is under way; wait for it.
     Wait,
+    /// Leave these children to themselves: all else is done.
+    Detach(Vec<SessionId>),
     /// Write the end.
     End(Outcome),
     /// There is nothing to do.
@@ -287,9 +289,16 @@ impl State {
         match self.verdict() {
             Verdict::Call(purpose) => Step::CallModel(purpose),
             // A session ends only when every loan is back; children in the background are waited for here.
-            Verdict::End(_) if !self.loans.is_empty() => Step::Wait,
+            Verdict::End(status) if !self.loans.is_empty() => self.leave_or_wait(&status),
             Verdict::End(status) => Step::End(self.outcome(status)),
         }
+    }
+
+    fn leave_or_wait(&self, status: &Status) -> Step {
+        let may_leave = |loan: &Loan| loan.round.delegation.waiting == Waiting::Detachable;
+        let loans = self.loans.iter().filter(|(_, loan)| *status == Status::Done && may_leave(loan));
+        let children: Vec<SessionId> = loans.map(|(child, _)| child.clone()).collect();
+        if children.is_empty() { Step::Wait } else { Step::Detach(children) }
     }
 
     /// What follows when nothing is open: one more call of the model, or the end.
@@ -442,7 +451,7 @@ impl State {
     fn delegated(&mut self, call: CallId, child: &SessionId, round: Round) {
         let amount = round.grant.budget.as_loan(&self.ledger.granted());
         let waiting = round.delegation.waiting;
-        self.had_background |= waiting == Waiting::Background;
+        self.had_background |= waiting != Waiting::Foreground;
         self.calls.delegated(call, child, waiting);
         self.awaited += usize::from(waiting == Waiting::Foreground);
         self.ledger.lend(amount);

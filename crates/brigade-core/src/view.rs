@@ -63,6 +63,7 @@ pub struct Node {
     /// The sessions that it delegated to, in order.
     pub children: Vec<SessionId>,
     calls: BTreeMap<CallId, String>,
+    report_bytes: Option<usize>,
 }
 
 impl Node {
@@ -73,9 +74,8 @@ impl Node {
 }
 
 impl Node {
-    /// The metadata that face B promises, for a helper that has ended. `output_max_size` is what its caller reads of a
-    /// report at most, in bytes.
-    pub fn metadata(&self, output_max_size: usize) -> Option<BTreeMap<&'static str, String>> {
+    /// The metadata that face B promises, for a helper that has ended.
+    pub fn metadata(&self) -> Option<BTreeMap<&'static str, String>> {
         let Doing::Ended(outcome) = &self.doing else { return None };
         let usage = self.own.usage;
         let receipt = subagent::Receipt {
@@ -86,7 +86,7 @@ impl Node {
             status: &outcome.status,
             tokens: (usage.input_total(), usage.output),
             size: outcome.text.len(),
-            max_size: output_max_size,
+            max_size: self.report_bytes.unwrap_or(usize::MAX),
         };
         (self.face == Face::Subagent).then(|| subagent::metadata(&receipt))
     }
@@ -170,6 +170,7 @@ impl Tree {
                 node.face = delegation.face;
                 node.number = delegation.number;
                 node.max_turns = grant.turns;
+                node.report_bytes = delegation.report_bytes;
                 node.label = label.unwrap_or_else(|| "lead".to_owned());
                 if !delegation.task.is_empty() {
                     node.task = delegation.task.to_string();
@@ -231,6 +232,7 @@ impl Tree {
             changed_at: at,
             children: Vec::new(),
             calls: BTreeMap::new(),
+            report_bytes: None,
         })
     }
 }

@@ -1,11 +1,98 @@
 //! The agents that can be named: definitions, and where they come from.
+//!
+//! A definition is a file: `<id>/AGENT.md`, or a file that was written for another program. One that cannot be read is
+//! skipped and named, and never hides the others; none is ever read as asking for more than it says. Files are read
+//! when they are needed, so that an edit counts from the next call on.
+
+mod authority;
+mod build;
+mod document;
+mod file;
+mod format;
+mod id;
+mod keys;
+mod lines;
+mod model;
+mod narrow;
+mod problem;
+mod read;
+mod secret;
+mod value;
+mod walk;
+mod whitelist;
+mod yaml;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use brigade_core::Agent;
 
-/// The definitions that a runtime knows, by id.
+pub use format::Format;
+pub use id::is_id;
+pub use problem::{Class, Note, Problem, ProblemKind};
+pub use secret::Secret;
+
+use walk::Walk;
+
+/// A definition and the file that it comes from.
+#[derive(Debug, Clone)]
+pub struct Definition {
+    /// What is stored and shown; it holds no key.
+    pub agent: Agent,
+    /// The key of its provider, if the file carries one.
+    pub api_key: Option<Secret>,
+    /// The file.
+    pub file: PathBuf,
+    /// Whose format the file has.
+    pub format: Format,
+    /// What became of each key of the file.
+    pub notes: Vec<Note>,
+}
+
+/// Why a file gives no definition, and what became of its keys.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// Why.
+    pub problem: Problem,
+    /// What became of its keys, as far as they were read.
+    pub notes: Vec<Note>,
+}
+
+/// What became of a file.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The file.
+    pub file: PathBuf,
+    /// Whose format it has.
+    pub format: Format,
+    /// The definition, or why there is none.
+    pub outcome: Result<Definition, Refusal>,
+}
+
+/// The definitions beneath a folder.
 #[derive(Debug, Clone, Default)]
-pub struct Catalogue {
-    agents: Vec<Agent>,
+pub struct Found {
+    /// Those that can be used, by id.
+    pub definitions: Vec<Definition>,
+    /// What was skipped, and why.
+    pub problems: Vec<Problem>,
+}
+
+impl Found {
+    /// The definition of an id, or why there is none.
+    pub fn definition(mut self, id: &str) -> Result<Definition, LoadError> {
+        if let Some(at) = self.definitions.iter().position(|definition| definition.agent.id == id) {
+            return Ok(self.definitions.swap_remove(at));
+        }
+        let quoted = format!("`{id}`");
+        let concerns = |problem: &Problem| match problem.kind {
+            ProblemKind::Refused => id::of_file(&problem.file).is_some_and(|other| other == id),
+            ProblemKind::Duplicate => problem.cause.contains(&quoted),
+            ProblemKind::Shadowed => false,
+        };
+        let problem = self.problems.into_iter().find(concerns);
+        Err(problem.map_or_else(|| LoadError::NotFound(id.to_owned()), LoadError::Invalid))
+    }
 }
 
 /// Why a definition cannot be had.
@@ -14,6 +101,16 @@ pub enum LoadError {
     /// There is none of this id.
     #[error("Agent '{0}' not found")]
     NotFound(String),
+    /// Its file cannot be used.
+    #[error("{0}")]
+    Invalid(Problem),
+}
+
+/// The definitions that a runtime knows, by id.
+#[derive(Debug, Clone, Default)]
+pub struct Catalogue {
+    agents: Vec<Agent>,
+    files: BTreeMap<String, PathBuf>,
 }
 
 impl Catalogue {
@@ -24,10 +121,26 @@ impl Catalogue {
 
     /// Adds a definition; one of the same id is replaced.
     pub fn with(mut self, agent: Agent) -> Catalogue {
+        self.files.remove(&agent.id);
+        self.insert(agent);
+        self
+    }
+
+    fn insert(&mut self, agent: Agent) {
         self.agents.retain(|other| other.id != agent.id);
         let place = self.agents.partition_point(|other| other.id < agent.id);
         self.agents.insert(place, agent);
-        self
+    }
+
+    /// The definitions of several folders, as [`survey`] finds them, and what is wrong with the others.
+    pub fn from_places(places: &[impl AsRef<Path>]) -> (Catalogue, Vec<Problem>) {
+        let found = survey(places);
+        let mut catalogue = Catalogue::new();
+        for definition in found.definitions {
+            catalogue.files.insert(definition.agent.id.clone(), definition.file);
+            catalogue.agents.push(definition.agent);
+        }
+        (catalogue, found.problems)
     }
 
     /// All definitions, by id, as they were found.
@@ -35,9 +148,138 @@ impl Catalogue {
         &self.agents
     }
 
+    /// The file that a definition comes from.
+    pub fn file(&self, id: &str) -> Option<&Path> {
+        self.files.get(id).map(PathBuf::as_path)
+    }
+
     /// A definition as it is now: one that came from a file is read again.
     pub fn load(&self, id: &str) -> Result<Agent, LoadError> {
-        let found = self.agents.iter().find(|agent| agent.id == id);
-        found.cloned().ok_or_else(|| LoadError::NotFound(id.to_owned()))
+        match self.files.get(id) {
+            Some(_) => self.definition(id).map(|definition| definition.agent),
+            None => {
+                let found = self.agents.iter().find(|agent| agent.id == id);
+                found.cloned().ok_or_else(|| LoadError::NotFound(id.to_owned()))
+            }
+        }
+    }
+
+    /// A definition from a file as it is now, with the key that it may carry.
+    pub fn definition(&self, id: &str) -> Result<Definition, LoadError> {
+        let file = self.files.get(id).ok_or_else(|| LoadError::NotFound(id.to_owned()))?;
+        if !file.exists() {
+            return Err(LoadError::NotFound(id.to_owned()));
+        }
+        of_id(read::read(file), id)
+    }
+}
+
+/// The definition of an id beneath a folder.
+pub fn load(folder: &Path, id: &str) -> Result<Definition, LoadError> {
+    if !is_id(id) {
+        return Err(LoadError::NotFound(id.to_owned()));
+    }
+    for own in ["AGENT.md", "AGENTS.md"] {
+        let file = folder.join(id).join(own);
+        if file.symlink_metadata().is_ok() {
+            return of_id(read::read(&file), id);
+        }
+    }
+    discover(folder).definition(id)
+}
+
+/// All definitions beneath a folder. One that is invalid is skipped and told; a folder that does not exist has none.
+pub fn discover(folder: &Path) -> Found {
+    let mut walk = Walk::of(folder);
+    let mut by_id: BTreeMap<String, Vec<Definition>> = BTreeMap::new();
+    let mut problems = std::mem::take(&mut walk.problems);
+    for report in walk.files.iter().flat_map(|file| read::read(file)) {
+        match report.outcome {
+            Ok(definition) => by_id.entry(definition.agent.id.clone()).or_default().push(definition),
+            Err(refusal) => problems.push(refusal.problem),
+        }
+    }
+    let mut definitions = Vec::new();
+    for (id, mut same) in by_id {
+        match same.as_slice() {
+            [_] => definitions.append(&mut same),
+            several => problems.extend(duplicates(&id, several)),
+        }
+    }
+    Found { definitions, problems }
+}
+
+/// The definitions of several folders. Where two have the same id, the folder that comes first counts; that, and
+/// whatever cannot be used, is told.
+pub fn survey(places: &[impl AsRef<Path>]) -> Found {
+    let mut problems = Vec::new();
+    let mut searched = HashSet::new();
+    let mut by_id: BTreeMap<String, Definition> = BTreeMap::new();
+    for place in places.iter().map(AsRef::as_ref) {
+        // The same folder may be that of the project and that of the home.
+        if place.canonicalize().is_ok_and(|real| !searched.insert(real)) {
+            continue;
+        }
+        let here = discover(place);
+        problems.extend(here.problems);
+        for definition in here.definitions {
+            match by_id.get(&definition.agent.id) {
+                Some(first) => problems.push(shadowed(&definition, first)),
+                None => drop(by_id.insert(definition.agent.id.clone(), definition)),
+            }
+        }
+    }
+    Found { definitions: by_id.into_values().collect(), problems }
+}
+
+/// What becomes of a file, or of every file beneath a folder, key by key.
+pub fn lint(path: &Path) -> (Vec<Report>, Vec<Problem>) {
+    if !path.is_dir() {
+        return (read::read(path), Vec::new());
+    }
+    let walk = Walk::of(path);
+    let reports: Vec<Report> = walk.files.iter().flat_map(|file| read::read(file)).collect();
+    let mut problems = walk.problems;
+    let mut by_id: BTreeMap<&str, Vec<&Definition>> = BTreeMap::new();
+    for definition in reports.iter().filter_map(|report| report.outcome.as_ref().ok()) {
+        by_id.entry(&definition.agent.id).or_default().push(definition);
+    }
+    for (id, same) in by_id.iter().filter(|(_, same)| same.len() > 1) {
+        problems.extend(duplicates(id, same));
+    }
+    (reports, problems)
+}
+
+fn of_id(reports: Vec<Report>, id: &str) -> Result<Definition, LoadError> {
+    let mut refusal = None;
+    for report in reports {
+        match report.outcome {
+            Ok(definition) if definition.agent.id == id => return Ok(definition),
+            Ok(_) => {}
+            Err(refused) => refusal = Some(refused.problem),
+        }
+    }
+    Err(refusal.map_or_else(|| LoadError::NotFound(id.to_owned()), LoadError::Invalid))
+}
+
+/// A problem for each file after the first, which names that one too.
+fn duplicates(id: &str, same: &[impl std::borrow::Borrow<Definition>]) -> Vec<Problem> {
+    let files: Vec<&Path> = same.iter().map(|definition| definition.borrow().file.as_path()).collect();
+    let Some((first, rest)) = files.split_first() else { return Vec::new() };
+    let problem = |file: &&Path| Problem {
+        file: file.to_path_buf(),
+        line: None,
+        kind: ProblemKind::Duplicate,
+        cause: format!("has the id `{id}`, as has {}; neither is used until one is renamed", first.display()),
+    };
+    rest.iter().map(problem).collect()
+}
+
+fn shadowed(definition: &Definition, first: &Definition) -> Problem {
+    Problem {
+        file: definition.file.clone(),
+        line: None,
+        kind: ProblemKind::Shadowed,
+        cause: format!("`{}` is shadowed by {}", definition.agent.id, first.file.display()),
     }
 }

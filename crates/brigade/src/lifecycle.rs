@@ -131,6 +131,7 @@ impl Observer {
             return vec![subagent.end(&outcome.status, outcome.text.to_string(), record.at)];
         }
         if let Event::Returned { child, outcome, .. } = &record.event
+            && matches!(outcome.status, Status::Lost { .. })
             && let Some(subagent) = self.subagents.remove(child)
         {
             // Its own log has no end: nobody can say what became of it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brigade_core::event::Speaker;
 use brigade_core::faces::delegate::Keep;
-use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
+use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE, choose_model};
 use brigade_core::grant::{Access, Authority, Grant};
 use brigade_core::state::Round;
 use brigade_core::{Agent, Delegation, Event, Face, Limit, Record, SessionId, State, Status};
@@ -21,8 +21,9 @@ use crate::session::{Driver, Fatal, RoundEnd};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::{Append, Expect, Holder, Lease, Store, StoreError};
+use crate::task::{AbortOnDrop, spawn};
 use crate::tree::{Core, Kit, Tree};
-pub use task::{Ending, More, RunError, Task};
+pub use task::{Detached, Ending, More, RunError, Task};
 
 /// How often a runner says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -151,7 +152,9 @@ impl Runtime {
         let (budget, turns, timeout) = (task.budget, task.turns, task.timeout);
         let more = More { budget, turns, timeout, ..More::default() };
         let mut agent = task.agent.unwrap_or_else(|| self.core.settings.lead.clone());
-        agent.model.get_or_insert_with(|| self.core.settings.model.clone());
+        let usual = Agent { model: Some(self.core.settings.model.clone()), ..Agent::default() };
+        agent.model = choose_model(&agent, &usual);
+        agent.provider = None;
         let delegation =
             Delegation { agent: Some(agent.id.clone()), task: task.text.into(), ..Delegation::default() };
         // The model is looked up before anything is written: a wrong name leaves no session behind.
@@ -160,7 +163,7 @@ impl Runtime {
             .choose(agent.model.as_deref().unwrap_or_default())
             .map_err(|e| RunError::Setup(e.to_string()))?;
         let lease = self.core.store.lease(&session, &self.holder, clock::now()).await?;
-        let tree = Arc::new(Tree::new(self.core.clone(), lease, Vec::new(), &more));
+        let tree = Arc::new(Tree::new(self.core.clone(), self.holder.clone(), lease, Vec::new(), &more));
         let authority = self.root_authority(&agent);
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
         let round = self.root_round(delegation, &kit, &more);
@@ -223,7 +226,7 @@ impl Runtime {
             Event::Resumed { downtime, .. } => Some((record.pos, downtime)),
             _ => None,
         });
-        let tree = Tree::new(self.core.clone(), lease, resumes.collect(), &more);
+        let tree = Tree::new(self.core.clone(), self.holder.clone(), lease, resumes.collect(), &more);
         tree.count_on().await?;
         self.continue_tree(Arc::new(tree), state, &records, more).await
     }
@@ -283,6 +286,7 @@ impl Runtime {
                 session: session.clone(),
                 outcome: outcome.clone(),
                 spent: state.ledger().spent(),
+                detached: Detached::of::<()>(&[]),
             }),
             None => Err(RunError::Bug(format!("{session} has no end"))),
         };
@@ -392,13 +396,33 @@ async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<Ending, RunErr
         Ok(end) => end,
         Err(error) => Err(Fatal::Bug(error.to_string())),
     };
-    drop((listener, heartbeat));
+    let left = tree.take_adopted();
     let released = tree.release().await;
     tree.watchers.close();
     let RoundEnd { outcome, spent } = end?;
     released?;
     remove_children(&tree).await?;
-    Ok(Ending { session: tree.root.clone(), outcome, spent })
+    let detached = Detached::of(&left);
+    let session = tree.root.clone();
+    if !left.is_empty() {
+        spawn(keep_running(tree, left, detached.clone(), (listener, heartbeat)));
+    }
+    Ok(Ending { session, outcome, spent, detached })
+}
+
+/// Sees to sessions that were left to themselves until each of them has ended.
+async fn keep_running(
+    tree: Arc<Tree>,
+    left: Vec<(SessionId, AbortOnDrop<()>)>,
+    detached: Detached,
+    _ears_and_heart: (AbortOnDrop<()>, AbortOnDrop<()>),
+) {
+    for (session, mut task) in left {
+        // How it ended stands in its log; where that could not be written, it can be resumed.
+        let _ = (&mut task.0).await;
+        let _ = tree.release_handed_over(&session).await;
+    }
+    detached.all_ended();
 }
 
 /// Removes the sessions below the root that the settings keep no longer than it runs. One that has others below it
@@ -463,20 +487,6 @@ async fn listen(tree: Arc<Tree>) {
 async fn beat(tree: Arc<Tree>) {
     loop {
         tokio::time::sleep(HEARTBEAT).await;
-        // A failure shows at the next append.
-        let _ = tree.store().renew(&tree.lease, clock::now()).await;
+        tree.renew().await;
     }
-}
-
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "every task of a run is started here or in a driver's own set")]
-fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-    tokio::spawn(future)
 }

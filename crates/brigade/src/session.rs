@@ -27,6 +27,7 @@ use crate::clock;
 use crate::live::Live;
 use crate::slots::{Lane, Slot};
 use crate::store::{Append, Expect, StoreError};
+use crate::task::AbortOnDrop;
 use crate::tree::{Kit, Tree};
 use group::Group;
 use lend::Waiting;
@@ -91,6 +92,8 @@ pub(crate) struct Driver {
     committed: u64,
     in_flight: HashSet<CallId>,
     children: HashMap<SessionId, mpsc::UnboundedSender<Inbox>>,
+    /// The tasks of children that may outlive this session.
+    detachable: HashMap<SessionId, AbortOnDrop<()>>,
     /// Calls that delegate and are not answered.
     groups: HashMap<CallId, Group>,
     /// Calls with several children that have all ended.
@@ -103,6 +106,8 @@ pub(crate) struct Driver {
     editing: Option<CallId>,
     deferred: VecDeque<CallId>,
     last_kit: Option<group::LastKit>,
+    /// Whether those that wait can only be lent to when another loan comes back.
+    waits_for_refund: bool,
     /// What slots were asked for.
     asked: HashSet<Lane>,
     tasks: JoinSet<()>,
@@ -168,6 +173,7 @@ impl Driver {
             committed,
             in_flight: HashSet::new(),
             children: HashMap::new(),
+            detachable: HashMap::new(),
             groups: HashMap::new(),
             finished: Vec::new(),
             waiting: BTreeMap::new(),
@@ -175,6 +181,7 @@ impl Driver {
             editing: None,
             deferred: VecDeque::new(),
             last_kit: None,
+            waits_for_refund: false,
             asked: HashSet::new(),
             tasks: JoinSet::new(),
             running_tools: 0,
@@ -231,6 +238,7 @@ impl Driver {
                 // Boxed, here and below, is what few sessions do and would make the future of all of them large.
                 Step::RunCalls(calls) => Box::pin(self.run_calls(calls)).await?,
                 Step::Wait => Box::pin(self.wait()).await?,
+                Step::Detach(children) => Box::pin(self.detach(children)).await?,
                 Step::End(outcome) => {
                     let Some(outcome) = self.fit_to_schema(outcome) else { continue };
                     let outcome = self.with_warnings(outcome);
@@ -293,7 +301,7 @@ impl Driver {
                 expect: Expect::Length(self.committed),
                 events: events.clone(),
                 blobs: self.blobs.iter().map(|(_, body)| body.clone()).collect(),
-                lease: Some(self.tree.lease.clone()),
+                lease: Some(self.tree.lease_for(self.state.session())),
                 at,
             };
             match self.tree.store().append(append).await {
@@ -380,7 +388,6 @@ impl Driver {
             self.take(Some(message)).await?;
         }
         self.run_deferred().await?;
-        self.answer_finished().await?;
         self.lend().await
     }
 
@@ -405,6 +412,16 @@ impl Driver {
         }
         self.stop_work_if_told();
         Ok(())
+    }
+
+    /// Takes a message while the session itself is busy. Children that it lets start do so at once: what they hold may
+    /// be what the session waits for.
+    async fn take_aside(&mut self, message: Option<Inbox>) -> Result<(), Fatal> {
+        self.take(message).await?;
+        if self.waiting.is_empty() && self.lent.is_empty() {
+            return Ok(());
+        }
+        Box::pin(self.lend()).await
     }
 
     /// When nothing new may start, what runs is told to stop, children first.
@@ -444,7 +461,7 @@ impl Driver {
                     self.slot = granted.ok();
                     return Ok(());
                 }
-                message = self.inbox.recv() => self.take(message).await?,
+                message = self.inbox.recv() => self.take_aside(message).await?,
                 () = sleep_until(self.deadline) => {
                     self.record(Event::LimitReached { which: Which::Time });
                     self.deadline = None;

@@ -1,5 +1,6 @@
 //! What a runtime is told once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use brigade_core::faces::Faces;
@@ -8,6 +9,7 @@ use brigade_core::permission::{Mode, Permissions};
 use brigade_core::{Agent, Budget, Limit};
 
 use crate::agents::Catalogue;
+use crate::skills::Skills;
 use crate::tool::{ShellSettings, Toolbox, Workspace};
 
 /// Everything that a runtime is told once. Nothing here is read from the environment.
@@ -35,6 +37,10 @@ pub struct Settings {
     pub tools: Toolbox,
     /// How commands are run; without it `shell` is not offered.
     pub shell: Option<ShellSettings>,
+    /// The skills that agents with `allow_skills` are offered.
+    pub skills: Skills,
+    /// What the project tells all agents that do not ignore it.
+    pub instructions: Option<Arc<str>>,
 }
 
 /// Limits of single sessions and of the tree.
@@ -97,15 +103,18 @@ impl Settings {
             workspace,
             tools: Toolbox::standard(),
             shell: None,
+            skills: Skills::default(),
+            instructions: None,
         }
     }
 
-    /// The built-in lead agent.
+    /// The built-in lead agent. It is offered the skills there are.
     pub fn lead() -> Agent {
         Agent {
             id: "lead".to_owned(),
             name: "lead".to_owned(),
             prompt: LEAD_PROMPT.to_owned(),
+            allow_skills: true,
             ..Agent::default()
         }
     }

@@ -19,7 +19,9 @@ struct Inner {
     tree: Count,
     faces: BTreeMap<Face, Count>,
     agents: BTreeMap<Arc<str>, Count>,
-    beginning: BTreeMap<Lane, VecDeque<oneshot::Sender<Slot>>>,
+    /// Those that wait to begin, with the number of their ticket.
+    beginning: BTreeMap<Lane, VecDeque<(u64, oneshot::Sender<Slot>)>>,
+    tickets: u64,
     returning: VecDeque<(Lane, oneshot::Sender<Slot>)>,
 }
 
@@ -66,6 +68,7 @@ impl Slots {
                 faces,
                 agents: BTreeMap::new(),
                 beginning: BTreeMap::new(),
+                tickets: 0,
                 returning: VecDeque::new(),
             })),
         }
@@ -99,7 +102,11 @@ impl Slots {
     /// Asks for a slot for a session that begins.
     pub(crate) fn begin(&self, lane: &Lane) -> oneshot::Receiver<Slot> {
         let (sender, receiver) = oneshot::channel();
-        self.lock().beginning.entry(lane.clone()).or_default().push_back(sender);
+        let mut inner = self.lock();
+        inner.tickets += 1;
+        let ticket = inner.tickets;
+        inner.beginning.entry(lane.clone()).or_default().push_back((ticket, sender));
+        drop(inner);
         self.hand_out();
         receiver
     }
@@ -158,14 +165,17 @@ impl Inner {
         if let Some(at) = returning {
             return self.returning.remove(at);
         }
-        let lanes: Vec<Lane> = self.beginning.keys().cloned().collect();
-        let lane = lanes.into_iter().find(|lane| self.free(lane) > 0)?;
+        // Whoever asked first comes first, whatever lane it is in.
+        let first = |(lane, queue): (&Lane, &VecDeque<(u64, _)>)| Some((queue.front()?.0, lane.clone()));
+        let mut lanes: Vec<(u64, Lane)> = self.beginning.iter().filter_map(first).collect();
+        lanes.sort();
+        let lane = lanes.into_iter().map(|(_, lane)| lane).find(|lane| self.free(lane) > 0)?;
         let queue = self.beginning.get_mut(&lane)?;
         let sender = queue.pop_front();
         if queue.is_empty() {
             self.beginning.remove(&lane);
         }
-        sender.map(|sender| (lane, sender))
+        sender.map(|(_, sender)| (lane, sender))
     }
 }
 

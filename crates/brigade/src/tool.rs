@@ -5,9 +5,12 @@
 //! doc comments of a tool's input are what the model reads.
 
 mod files;
+pub mod memory;
 mod read;
 mod search;
 mod shell;
+pub(crate) mod skill;
+mod web;
 mod write;
 
 use std::borrow::Cow;
@@ -18,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade_core::event::Effect;
-use brigade_core::grant::Authority;
+use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::{Action, Kind, Subject};
 use brigade_core::{CallId, Hash, SessionId, ToolOutput, ToolSpec};
@@ -30,9 +33,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub use files::{FileError, Files, Workspace};
+pub use memory::{Memory, MemoryError};
 pub use read::{ListDir, ReadFile};
 pub use search::{Glob, Grep};
 pub use shell::Shell;
+pub use web::{Search, SearchError, Secret, WebFetch, WebSearch, WebSettings};
 pub use write::{EditFile, WriteFile};
 
 /// A tool.
@@ -59,6 +64,11 @@ pub trait Tool: Send + Sync + 'static {
 
     /// What running it twice would mean.
     fn effect(&self) -> Effect;
+
+    /// Whether it reaches the network: an agent that may not do so is not offered it.
+    fn network(&self) -> bool {
+        false
+    }
 
     /// What permission rules look at.
     fn subject<'a>(&self, _input: &'a Self::Input) -> Subject<'a> {
@@ -137,6 +147,11 @@ pub trait AnyTool: Send + Sync + 'static {
     /// What running it twice would mean.
     fn effect(&self) -> Effect;
 
+    /// Whether it reaches the network: an agent that may not do so is not offered it.
+    fn network(&self) -> bool {
+        false
+    }
+
     /// What the call would do, for the permission rules. Arguments that do not fit are an output for the model.
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput>;
 
@@ -206,8 +221,11 @@ impl Toolbox {
 
     /// What a model is told about the tools that an authority has.
     pub fn specs(&self, authority: &Authority) -> Vec<ToolSpec> {
-        let usable = self.tools.iter().filter(|(name, _)| authority.tools.contains(*name));
-        usable.map(|(_, tool)| tool.spec().clone()).collect()
+        let usable = |name: &str, tool: &dyn AnyTool| {
+            authority.tools.contains(name) && (authority.network == Access::Allowed || !tool.network())
+        };
+        let offered = self.tools.iter().filter(|(name, tool)| usable(name, tool.as_ref()));
+        offered.map(|(_, tool)| tool.spec().clone()).collect()
     }
 }
 
@@ -283,6 +301,10 @@ impl<T: Tool> AnyTool for Erased<T> {
 
     fn effect(&self) -> Effect {
         self.tool.effect()
+    }
+
+    fn network(&self) -> bool {
+        self.tool.network()
     }
 
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {

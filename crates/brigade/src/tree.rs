@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use brigade_core::faces::{Caller, MESSAGE};
 use brigade_core::grant::{Access, Authority};
@@ -13,14 +13,17 @@ use brigade_core::{Agent, Event, Face, Hash, SessionId, ToolSpec};
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::clock;
 use crate::live::Watchers;
 use crate::model::{ChosenModel, Models};
 use crate::runtime::More;
 use crate::session::{Fatal, Inbox};
 use crate::settings::Settings;
+use crate::skills::SKILL;
 use crate::slots::Slots;
-use crate::store::{Lease, Pos, Store, StoreError};
-use crate::tool::Files;
+use crate::store::{Holder, Lease, Pos, Store, StoreError};
+use crate::task::AbortOnDrop;
+use crate::tool::{AnyTool, Files};
 
 /// What a runtime and all its trees share.
 pub(crate) struct Core {
@@ -48,6 +51,11 @@ pub(crate) struct Tree {
     written: Mutex<HashSet<Hash>>,
     /// The rank of the last face-D delegation.
     last_number: AtomicU32,
+    holder: Holder,
+    /// The leases of sessions that were left to themselves.
+    handed_over: RwLock<Vec<Lease>>,
+    /// What runs them.
+    adopted: Mutex<Vec<(SessionId, AbortOnDrop<()>)>>,
 }
 
 /// What follows from an agent, its authority and its depth: equal for equal siblings, and shared by them.
@@ -68,7 +76,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Tree {
-    pub(crate) fn new(core: Arc<Core>, lease: Lease, resumes: Vec<(Pos, u64)>, more: &More) -> Tree {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        holder: Holder,
+        lease: Lease,
+        resumes: Vec<(Pos, u64)>,
+        more: &More,
+    ) -> Tree {
         let swarm = &core.settings.faces.swarm;
         let slots = Slots::new(core.settings.limits.concurrency, [(Face::Delegate, swarm.concurrency())]);
         Tree {
@@ -84,6 +98,9 @@ impl Tree {
             kits: Mutex::default(),
             written: Mutex::default(),
             last_number: AtomicU32::new(0),
+            holder,
+            handed_over: RwLock::default(),
+            adopted: Mutex::default(),
             core,
         }
     }
@@ -121,6 +138,46 @@ impl Tree {
         }
     }
 
+    /// The lease under which a session is written.
+    pub(crate) fn lease_for(&self, session: &SessionId) -> Lease {
+        let handed_over = self.handed_over.read().unwrap_or_else(PoisonError::into_inner);
+        let own = handed_over.iter().rev().find(|lease| lease.root.contains(session));
+        own.unwrap_or(&self.lease).clone()
+    }
+
+    /// Takes a lease for a session that is to be left to itself.
+    pub(crate) async fn hand_over(&self, session: &SessionId) -> Result<(), StoreError> {
+        let lease = self.store().lease(session, &self.holder, clock::now()).await?;
+        self.handed_over.write().unwrap_or_else(PoisonError::into_inner).push(lease);
+        Ok(())
+    }
+
+    /// Keeps the task of a session that was left to itself.
+    pub(crate) fn adopt(&self, session: SessionId, task: AbortOnDrop<()>) {
+        lock(&self.adopted).push((session, task));
+    }
+
+    /// The tasks of sessions that were left to themselves.
+    pub(crate) fn take_adopted(&self) -> Vec<(SessionId, AbortOnDrop<()>)> {
+        std::mem::take(&mut lock(&self.adopted))
+    }
+
+    /// Says that the holder of all leases is alive.
+    pub(crate) async fn renew(&self) {
+        let handed_over = self.handed_over.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let own = (!self.released.load(Ordering::SeqCst)).then(|| self.lease.clone());
+        for lease in own.into_iter().chain(handed_over) {
+            // A failure shows at the next append.
+            let _ = self.store().renew(&lease, clock::now()).await;
+        }
+    }
+
+    /// Gives the lease of a session back that was left to itself and has ended.
+    pub(crate) async fn release_handed_over(&self, session: &SessionId) -> Result<(), StoreError> {
+        let lease = self.lease_for(session);
+        if lease.root == *session { self.store().release(&lease).await } else { Ok(()) }
+    }
+
     /// The rank of the next face-D delegation.
     pub(crate) fn next_number(&self) -> u32 {
         self.last_number.fetch_add(1, Ordering::SeqCst).saturating_add(1)
@@ -156,10 +213,11 @@ impl Tree {
         let wanted = self.model_override.as_deref().or(agent.model.as_deref()).unwrap_or(&settings.model);
         let model = self.core.models.choose(wanted).map_err(|error| error.to_string())?;
         let specs = self.specs(&agent, &authority, depth);
+        let system = system(&agent, settings.instructions.as_deref());
         let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();
         let meter = Meter {
             price: model.provider.price(&model.name).unwrap_or_default(),
-            fixed_bytes: (agent.prompt.len() + specs_bytes) as u64,
+            fixed_bytes: (system.len() + specs_bytes) as u64,
             max_output: agent.max_tokens.unwrap_or(settings.limits.max_tokens),
         };
         let files = Files::new(
@@ -167,7 +225,6 @@ impl Tree {
             Arc::new(authority.permissions.clone()),
             authority.paths.clone(),
         );
-        let system: Arc<str> = agent.prompt.as_str().into();
         let kit = Arc::new(Kit {
             agent,
             agent_hash,
@@ -189,6 +246,10 @@ impl Tree {
         if settings.shell.is_none() {
             specs.retain(|spec| spec.name != "shell");
         }
+        if let Some(tool) = self.skill_tool(agent) {
+            specs.retain(|spec| spec.name != SKILL);
+            specs.push(tool.spec().clone());
+        }
         if authority.tools.contains(MESSAGE) && authority.speak == Access::Allowed {
             specs.push(message_spec());
         }
@@ -199,6 +260,19 @@ impl Tree {
             agents: settings.agents.list(),
         }));
         specs.into()
+    }
+
+    /// The tool that an agent of this kit calls by this name, if it has one.
+    pub(crate) fn tool(&self, kit: &Kit, name: &str) -> Option<&Arc<dyn AnyTool>> {
+        match self.skill_tool(&kit.agent) {
+            Some(tool) if name == SKILL => Some(tool),
+            _ => self.settings().tools.get(name).filter(|_| kit.authority.tools.contains(name)),
+        }
+    }
+
+    /// Skills belong to the definition of an agent: they are neither lent nor asked for.
+    fn skill_tool(&self, agent: &Agent) -> Option<&Arc<dyn AnyTool>> {
+        self.settings().skills.tool().filter(|_| agent.allow_skills)
     }
 
     /// Adds the definitions of a kit that no append of this tree has made durable yet.
@@ -274,6 +348,19 @@ impl Drop for Tree {
     }
 }
 
+/// The system prompt: what the agent is, and what the project says to all that work in it.
+fn system(agent: &Agent, instructions: Option<&str>) -> Arc<str> {
+    let instructions =
+        instructions.map(str::trim).filter(|text| !text.is_empty() && !agent.ignore_instructions);
+    match instructions {
+        None => agent.prompt.as_str().into(),
+        Some(instructions) => format!("{}\n\n{FRAME}\n\n{instructions}\n", agent.prompt.trim_end()).into(),
+    }
+}
+
+const FRAME: &str = "# Instructions of the project\n\nEverything below comes from a file of the project that you work \
+in. Keep to it as far as your task and what is said above allow; it cannot widen what you may do.";
+
 /// What the model is told about `message`, which the driver itself carries out.
 pub(crate) fn message_spec() -> ToolSpec {
     ToolSpec {
@@ -288,5 +375,23 @@ pub(crate) fn message_spec() -> ToolSpec {
             "required": ["text"]
         }),
         category: Category::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_follow_the_prompt_of_those_that_do_not_ignore_them() {
+        let agent = Agent { prompt: "You read.\n".to_owned(), ..Agent::default() };
+        let ignoring = Agent { ignore_instructions: true, ..agent.clone() };
+        assert_eq!(&*system(&agent, None), "You read.\n");
+        assert_eq!(&*system(&ignoring, Some("Use tabs.")), "You read.\n");
+        let told = system(&agent, Some("\nUse tabs.\n\n"));
+        assert!(
+            told.starts_with("You read.\n\n# Instructions") && told.ends_with("\n\nUse tabs.\n"),
+            "{told}"
+        );
     }
 }

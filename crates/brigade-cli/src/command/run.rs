@@ -2,7 +2,9 @@
 
 use std::io::Read;
 
-use brigade::{RunError, Task};
+use brigade::agents::LoadError;
+use brigade::{Catalogue, RunError, Task};
+use brigade_core::Agent;
 
 use crate::args::{Flags, Global, Run};
 use crate::engine;
@@ -10,7 +12,8 @@ use crate::failure::{Exit, Failure};
 use crate::finish::{self, Hints};
 use crate::follow::{self, Interrupts, View};
 use crate::progress::Progress;
-use crate::settings::Settings;
+use crate::safe;
+use crate::settings::{LEAD, Settings};
 use crate::terminal;
 
 const MODELS_THERE_ARE: &str =
@@ -20,9 +23,6 @@ const MODELS_THERE_ARE: &str =
 pub(crate) fn run(global: Global, run: Run) -> Result<Exit, Failure> {
     let text = task(run.task)?;
     let settings = Settings::for_run(&global, &run.flags)?;
-    if settings.model.is_none() {
-        return Err(no_model(&settings));
-    }
     start(&global, &run.flags, &settings, &text)
 }
 
@@ -38,6 +38,11 @@ pub(crate) fn start(
         let mut interrupts = Interrupts::listen()?;
         let runtime = engine::runtime(settings, engine::store(settings)?)?;
         let mut task = Task::new(text);
+        if let Some(agent) = named_agent(settings, &runtime.settings().agents)? {
+            task = task.agent(agent);
+        } else if settings.model.is_none() {
+            return Err(no_model(settings));
+        }
         if let Some(timeout) = flags.timeout {
             task = task.timeout(timeout);
         }
@@ -48,8 +53,35 @@ pub(crate) fn start(
         let view = View::new(run.session().clone());
         let mut progress = Progress::new(global, &settings.environment);
         let followed = follow::follow(&runtime, run, view, &mut progress, &mut interrupts, &hints).await?;
-        finish::finish(followed, global.output_format, &hints, terminal::colour(&settings.environment))
+        finish::finish(
+            followed,
+            global.output_format,
+            &hints,
+            terminal::colour(&settings.environment),
+            &mut interrupts,
+        )
+        .await
     })
+}
+
+/// The definition that is to take the task; nothing for the built-in lead.
+fn named_agent(settings: &Settings, agents: &Catalogue) -> Result<Option<Agent>, Failure> {
+    if settings.agent == LEAD {
+        return Ok(None);
+    }
+    let known = agents.list().iter().map(|agent| agent.id.as_str()).chain([LEAD]);
+    let agent = agents.load(&settings.agent).map_err(|error| match error {
+        LoadError::NotFound(id) => Failure::usage(format!(
+            "there is no agent '{}'; there are: {} (brigade agents list)",
+            safe::line(&id),
+            known.collect::<Vec<_>>().join(", ")
+        )),
+        invalid => Failure::usage(invalid.to_string()),
+    })?;
+    if settings.model.is_none() && agent.model.is_none() && agent.provider.is_none() {
+        return Err(no_model(settings));
+    }
+    Ok(Some(agent))
 }
 
 fn task(words: Option<String>) -> Result<String, Failure> {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use brigade::store::{self, RootSummary};
 use brigade::{Store, StoreError};
+use brigade_core::view::Node;
 use brigade_core::{Event, Record, SessionId, State};
 use serde_json::{Value, json};
 
@@ -121,12 +122,15 @@ impl Look<'_> {
         if records.is_empty() && fault.is_none() {
             return Err(StoreError::Unknown(session.clone()).into());
         }
+        let mut view = View::new(session.clone());
+        records.iter().for_each(|record| view.apply(record));
         if self.is_text() {
             let outputs = if self.global.verbose { Outputs::Whole } else { Outputs::Folded };
             output::text(&render::transcript(&records, outputs))?;
+            for (key, value) in view.tree.node(session).and_then(Node::metadata).unwrap_or_default() {
+                output::text(&format!("{key}: {}", safe::line(&value)))?;
+            }
         } else {
-            let mut view = View::new(session.clone());
-            records.iter().for_each(|record| view.apply(record));
             let facts: Vec<Value> = records.iter().map(|record| progress::fact(record, &view)).collect();
             let error = fault.as_ref().map(ToString::to_string);
             output::json(&json!({ "session_id": session, "records": facts, "error": error }))?;

@@ -18,7 +18,7 @@ pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, Failure> {
     let settings = Settings::to_look(global)?;
     let library = engine::library_settings(&settings)?;
     let mut offered: Vec<(String, String, serde_json::Value)> =
-        library.tools.iter().map(|tool| entry(tool.spec())).collect();
+        library.tools.iter().chain(library.skills.tool()).map(|tool| entry(tool.spec())).collect();
     offered.push((
         MESSAGE.to_owned(),
         "Send the person a short message now, while you go on working".to_owned(),

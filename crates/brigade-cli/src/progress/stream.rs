@@ -2,7 +2,8 @@
 
 use brigade::Live;
 use brigade::lifecycle::{Lifecycle, Observer};
-use brigade_core::{Record, SessionId};
+use brigade_core::view::Node;
+use brigade_core::{Event, Record, SessionId};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -106,6 +107,11 @@ pub(crate) fn fact(record: &Record, view: &View) -> Value {
         line.insert("definition".to_owned(), definition);
     }
     line.insert("type".to_owned(), json!(record.event.kind()));
+    if matches!(record.event, Event::Ended { .. })
+        && let Some(metadata) = view.tree.node(&record.session).and_then(Node::metadata)
+    {
+        line.insert("metadata".to_owned(), json!(metadata));
+    }
     line.extend(place(&record.session, view));
     line.insert("seq".to_owned(), json!(record.seq));
     line.insert("at".to_owned(), json!(record.at));

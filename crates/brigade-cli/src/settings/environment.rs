@@ -118,6 +118,17 @@ impl Environment {
         base.map(|base| base.join("brigade"))
     }
 
+    /// The home of the person.
+    pub(super) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
+    /// A variable that the configuration names, such as one with a key. It is read anew, so that it is kept nowhere.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
     /// A path as seen from the current folder.
     pub(crate) fn absolute(&self, path: &Path) -> PathBuf {
         self.current.join(path)

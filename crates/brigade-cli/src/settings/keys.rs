@@ -50,6 +50,8 @@ pub(super) static ROOT: &[(&str, Kind)] = &[
     ("default_agent", Text),
     ("store", Text),
     ("agents", Section(&[("paths", Texts)])),
+    ("skills", Section(&[("paths", Texts)])),
+    ("memory", Section(&[("enabled", Flag)])),
     ("providers", Named(&Section(&[("kind", Text), ("base_url", Text), ("api_key_env", Text)]))),
     ("delegation", Section(&[("faces", TextOrTexts), ("extras", Texts)])),
     (
@@ -115,6 +117,16 @@ pub(super) static ROOT: &[(&str, Kind)] = &[
             ("allow", Rules),
             ("ask", Rules),
             ("deny", Rules),
+        ]),
+    ),
+    (
+        "web",
+        Section(&[
+            ("allow_loopback", Flag),
+            ("search", Text),
+            ("search_key_env", Text),
+            ("timeout", Time),
+            ("max_bytes", Number),
         ]),
     ),
     (

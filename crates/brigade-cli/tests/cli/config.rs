@@ -100,3 +100,62 @@ fn a_rule_for_a_tool_that_does_not_exist_is_an_error() {
     home.write("home/config.toml", "[permissions]\ndeny = ['shell(git push)', 'mcp__any__*']\n");
     home.run(HELLO, &[]).exits(0);
 }
+
+#[test]
+fn searching_needs_an_engine_and_its_key() {
+    let home = Home::new();
+    home.brigade(&["tools", "list"]).exits(0).prints("web_fetch");
+    assert!(!home.brigade(&["tools", "list"]).stdout.contains("web_search"));
+    home.write(
+        "home/config.toml",
+        "[web]\nsearch = 'brave'\n[permissions]\ndeny = ['web_fetch(*.example.com)']\n",
+    );
+    home.brigade(&["tools", "list"]).exits(2).says("BRAVE_API_KEY is not set").says("web.search_key_env");
+    home.brigade(&["sessions", "list"]).exits(0);
+    let list = |name: &str, arguments: &[&str]| {
+        let arguments = [&["tools", "list"], arguments].concat();
+        crate::support::Done::of(home.command(&arguments).env(name, "key-that-nobody-sees").output().unwrap())
+    };
+    list("BRAVE_API_KEY", &[]).exits(0).prints("web_search");
+    list("OTHER", &["--set", "web.search_key_env=OTHER"]).exits(0).prints("web_search");
+    list("TAVILY_API_KEY", &["--set", "web.search=tavily"]).exits(0).prints("web_search");
+    list("OTHER", &["--set", "web.search=https://searx.example"]).exits(0).prints("web_search");
+    list("OTHER", &["--set", "web.search=https://a:b@searx.example"]).exits(2).says("user name or password");
+    list("OTHER", &["--set", "web.search=bing"]).exits(2).says("\"brave\"");
+    list("OTHER", &["--set", "web.allow_loopback=yes"]).exits(2).says("true or false");
+    list("BRAVE_API_KEY", &["--set", "permissions.deny=['web_fetch(https://a)']"])
+        .exits(2)
+        .says("a host stands alone");
+    let shown =
+        home.command(&["config", "show"]).env("BRAVE_API_KEY", "key-that-nobody-sees").output().unwrap();
+    let shown = crate::support::Done::of(shown);
+    shown.exits(0).prints("search = \"brave\"").prints("allow_loopback = false  # from default");
+    assert!(!shown.stdout.contains("nobody"));
+}
+
+#[test]
+fn this_machine_is_fetched_from_only_where_the_person_allows_it() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            use std::io::{Read, Write};
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<h1>inside</h1>",
+            );
+        }
+    });
+    let home = Home::new();
+    let script = format!(
+        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'web_fetch'\narguments = {{ url = '{url}' }}\n[[reply]]\ntext = '{{results}}'"
+    );
+    home.run(&script, &["--mode", "plan"]).exits(0).prints("is closed to this tool");
+    home.run(&script, &["--mode", "plan", "--set", "web.allow_loopback=true"]).exits(0).prints("# inside");
+    let model = home.script(&script);
+    let mut proxied = home.command(&["run", "x", "--model", &model, "--set", "web.allow_loopback=true"]);
+    proxied.env("http_proxy", "http://127.0.0.1:9").env("ALL_PROXY", "http://127.0.0.1:9");
+    crate::support::Done::of(proxied.output().unwrap()).exits(0).prints("# inside");
+    let denied = ["--set", "web.allow_loopback=true", "--set", "permissions.deny=['web_fetch(127.0.0.1)']"];
+    home.run(&script, &denied).exits(0).prints("in permissions.deny forbids this");
+}

@@ -6,7 +6,9 @@
     reason = "tests start processes, and fail where something is not as it should be"
 )]
 
+mod agents;
 mod config;
+mod context;
 mod control;
 mod exits;
 mod formats;

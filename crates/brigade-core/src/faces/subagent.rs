@@ -205,6 +205,7 @@ impl SubagentConfig {
             tools,
             turns: u32::try_from(turns).ok(),
             report: Some(report.map_or_else(|| Text::from(SUMMARY), Text::from)),
+            report_bytes: Some(self.output_max_size),
             ..Delegation::default()
         })
     }
@@ -212,8 +213,8 @@ impl SubagentConfig {
     /// What the caller's model reads when the helper has ended.
     pub fn render(&self, part: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
         let label = part.role.as_deref().unwrap_or_default();
-        let text = if self.output_max_size <= limit {
-            self.report(outcome, limit)
+        let text = if self.report_bytes(part) <= limit {
+            self.report(part, outcome, limit)
         } else {
             shown(outcome.text.as_str(), limit, handle)
         };
@@ -229,8 +230,12 @@ impl SubagentConfig {
         }
     }
 
-    fn report(&self, outcome: &Outcome, limit: usize) -> String {
-        let (whole, limit) = (outcome.text.as_str(), self.output_max_size.min(limit));
+    fn report_bytes(&self, part: &Delegation) -> usize {
+        part.report_bytes.unwrap_or(self.output_max_size)
+    }
+
+    fn report(&self, part: &Delegation, outcome: &Outcome, limit: usize) -> String {
+        let (whole, limit) = (outcome.text.as_str(), self.report_bytes(part).min(limit));
         let mut text = cut(whole, limit).to_owned();
         if whole.len() > limit {
             text.push_str(CUT_MARK);
@@ -251,7 +256,7 @@ impl SubagentConfig {
             json!({
                 "label": part.role.as_deref().unwrap_or_default(),
                 "success": error.is_none(),
-                "output": format!("{}{note}", self.report(&end.outcome, limit)),
+                "output": format!("{}{note}", self.report(part, &end.outcome, limit)),
                 "duration_ms": end.duration_ms,
                 "error": error,
                 "tokens_used": end.tokens,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::host::HostRule;
 use super::path::PathRule;
 use super::shell::CommandRule;
 
@@ -15,8 +16,12 @@ use super::shell::CommandRule;
 const MAX_NAME: usize = 64;
 /// The longest specifier in bytes, which bounds the work of compiling a pattern.
 const MAX_SPECIFIER: usize = 1024;
-/// The tool whose specifier is a command; that of every other tool is a path pattern.
+/// The tool whose specifier is a command; that of every other tool is a path pattern, but for these two.
 const SHELL: &str = "shell";
+/// The tool whose specifier is a host.
+const FETCH: &str = "web_fetch";
+/// A tool whose calls have nothing that a specifier could name.
+const SEARCH: &str = "web_search";
 /// Names of tools that come from MCP servers start like this.
 const MCP: &str = "mcp__";
 
@@ -28,6 +33,9 @@ const MCP: &str = "mcp__";
 /// are resolved, and a final ` *` permits any further arguments. For `deny` and `ask` the final star is
 /// implied, since a rule that one more argument escapes would protect nothing: `shell(git clean)` also denies
 /// `git clean -fd`, and options before a word (`git -C dir clean`) do not hide it.
+///
+/// The specifier of `web_fetch` is a host, `example.com`, or all hosts below one, `*.example.com`, where `deny` and
+/// `ask` mean that one too. `web_search` takes no specifier.
 ///
 /// The specifier of any other tool is a glob over paths relative to the workspace. `*` stays within one
 /// directory, `**` crosses them, a pattern without `/` matches the file name at any depth, and one that ends
@@ -47,6 +55,7 @@ pub(super) enum Matcher {
     Any,
     Path(Arc<PathRule>),
     Command(Arc<CommandRule>),
+    Host(Arc<HostRule>),
 }
 
 /// Why a text is not a permission rule.
@@ -80,7 +89,7 @@ pub enum RuleError {
         tool: String,
     },
     /// The tool takes no specifier.
-    #[error("`{tool}` takes no specifier: name the tool alone, as in `mcp__server__tool`")]
+    #[error("`{tool}` takes no specifier: name the tool alone, as in `mcp__server__tool` or `web_search`")]
     Unspecific {
         /// The name of the tool.
         tool: String,
@@ -106,6 +115,14 @@ pub enum RuleError {
     Command {
         /// The command as written.
         command: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The specifier is not a host.
+    #[error("`{host}` is not a host ({reason}): write one such as `web_fetch(*.example.com)`")]
+    Host {
+        /// The host as written.
+        host: String,
         /// What is wrong with it.
         reason: &'static str,
     },
@@ -164,7 +181,7 @@ impl FromStr for Rule {
 }
 
 fn compile(tool: &str, specifier: &str) -> Result<Matcher, RuleError> {
-    if tool.starts_with(MCP) {
+    if tool.starts_with(MCP) || tool == SEARCH {
         // The arguments of a foreign tool have no form that is known here, so a specifier could never bind.
         return Err(RuleError::Unspecific { tool: tool.to_owned() });
     }
@@ -178,6 +195,11 @@ fn compile(tool: &str, specifier: &str) -> Result<Matcher, RuleError> {
         let rule = CommandRule::parse(specifier)
             .map_err(|reason| RuleError::Command { command: specifier.to_owned(), reason })?;
         return Ok(Matcher::Command(Arc::new(rule)));
+    }
+    if tool == FETCH {
+        let rule = HostRule::parse(specifier)
+            .map_err(|reason| RuleError::Host { host: specifier.to_owned(), reason })?;
+        return Ok(Matcher::Host(Arc::new(rule)));
     }
     let rule = PathRule::parse(specifier)
         .map_err(|reason| RuleError::Path { pattern: specifier.to_owned(), reason })?;

@@ -1,6 +1,7 @@
 //! Tests of the permission gate: modes, rules, paths and the properties of all verdicts.
 
 mod commands;
+mod hosts;
 
 use std::sync::LazyLock;
 

@@ -12,7 +12,8 @@ impl State {
         let running = self.phase == Phase::Running;
         match event {
             Event::Started { .. } => !running,
-            Event::Resumed { .. } => self.session.parent().is_none() || self.is_root_round(),
+            // Whoever takes a lease may say so: of a tree, or of a session that was left to itself.
+            Event::Resumed { .. } => self.phase != Phase::Fresh,
             Event::Heard { .. } => self.phase != Phase::Fresh,
             Event::Called { turn, attempt, purpose, reserved, .. } => {
                 running && self.admits_call(*turn, *attempt, *purpose, *reserved)
@@ -59,10 +60,6 @@ impl State {
             Event::CancelAsked { .. } => running && self.cancelled.is_none(),
             Event::Ended { outcome, .. } => running && self.admits_end(&outcome.status),
         }
-    }
-
-    fn is_root_round(&self) -> bool {
-        self.round.as_ref().is_some_and(|round| round.parent.is_none())
     }
 
     fn progress(&self, call: crate::id::CallId) -> Option<&CallProgress> {

@@ -658,7 +658,7 @@ fn carry_on(story: &mut Story) {
     for _ in 0..100 {
         match story.state.next() {
             Step::Nothing => return,
-            Step::Wait => panic!("nothing is under way after {:#?}", story.log),
+            Step::Wait | Step::Detach(_) => panic!("nothing is under way after {:#?}", story.log),
             Step::CallModel(purpose) => {
                 let (turn, attempt) = story.state.upcoming();
                 story.then(called(turn, attempt, purpose)).then(replied(turn, "Carried on.", &[]));

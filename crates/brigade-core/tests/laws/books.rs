@@ -264,7 +264,7 @@ impl Run {
                     assert!(self.named.insert(call), "{call} is named twice");
                 }
             }
-            Step::Wait => self.progress(world),
+            Step::Wait | Step::Detach(_) => self.progress(world),
             Step::End(outcome) => {
                 let spent = self.state.ledger().spent();
                 self.record(Event::Ended { outcome, spent }, world);
@@ -467,7 +467,7 @@ impl Run {
                         );
                     }
                 }
-                Step::RunCalls(_) | Step::Wait => {
+                Step::RunCalls(_) | Step::Wait | Step::Detach(_) => {
                     while !self.state.loans().is_empty() {
                         self.return_one(world);
                     }

@@ -175,7 +175,8 @@ proptest! {
         let child = attenuated.authority;
         prop_assert!(child.within(&parent) && is_narrower(&child, &parent));
         if locked && !fixed.is_empty() {
-            prop_assert!(child.tools.iter().all(|tool| fixed.contains(tool)));
+            let named: Vec<&str> = fixed.iter().flat_map(|name| brigade_core::alias::tools(name)).collect();
+            prop_assert!(child.tools.iter().all(|tool| named.contains(&tool.as_str()) || fixed.contains(tool)));
         }
         if let Some(asked) = &asked {
             prop_assert!(child.tools.iter().all(|tool| asked.contains(tool)));

@@ -5,6 +5,8 @@ use std::time::Duration;
 use brigade_core::permission::Mode;
 use brigade_core::{Agent, Budget, Outcome, SessionId, Spent};
 
+use tokio::sync::watch;
+
 use crate::session::Fatal;
 use crate::store::StoreError;
 
@@ -104,4 +106,36 @@ pub struct Ending {
     pub outcome: Outcome,
     /// What the round used up, children included.
     pub spent: Spent,
+    /// Sessions that go on by themselves in this process.
+    pub detached: Detached,
+}
+
+/// Sessions that their parent has left to themselves. They run on with the process.
+#[derive(Debug, Clone)]
+pub struct Detached {
+    sessions: Vec<SessionId>,
+    ended: watch::Sender<bool>,
+}
+
+impl Detached {
+    pub(crate) fn of<T>(left: &[(SessionId, T)]) -> Detached {
+        let sessions: Vec<SessionId> = left.iter().map(|(session, _)| session.clone()).collect();
+        let ended = watch::Sender::new(sessions.is_empty());
+        Detached { sessions, ended }
+    }
+
+    pub(crate) fn all_ended(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Which they are.
+    pub fn sessions(&self) -> &[SessionId] {
+        &self.sessions
+    }
+
+    /// Waits until none of them runs any more.
+    pub async fn ended(&self) {
+        // The sender lives in this very value, so there is always an answer.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
 }

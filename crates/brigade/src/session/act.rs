@@ -41,7 +41,6 @@ impl Driver {
         for item in work {
             self.launch(item);
         }
-        self.answer_finished().await?;
         self.lend().await
     }
 
@@ -135,8 +134,12 @@ impl Driver {
 
     /// The choke point: no tool runs that does not pass here.
     fn permit(&self, name: &str, arguments: Value) -> Result<(Arc<dyn AnyTool>, Value), ToolOutput> {
-        let tool = self.tree.settings().tools.get(name).filter(|_| self.kit.authority.tools.contains(name));
-        let tool = tool.ok_or_else(|| self.no_such_tool(name))?.clone();
+        let tool = self.tree.tool(&self.kit, name).ok_or_else(|| self.no_such_tool(name))?.clone();
+        if tool.network() && self.kit.authority.network == Access::Denied {
+            let text =
+                format!("'{name}' needs the network, and this agent may not reach it; work without it");
+            return Err(ToolOutput::error(text));
+        }
         let mut verdict = Verdict::Deny { reason: "the tool did not say what it would do".to_owned() };
         let permissions = &self.kit.authority.permissions;
         let root = self.kit.files.workspace().root();
@@ -319,7 +322,7 @@ fn beneath<'a>(action: Action<'a>, root: &std::path::Path) -> Action<'a> {
                 None => action,
             }
         }
-        Subject::Nothing | Subject::Command(_) => action,
+        Subject::Nothing | Subject::Command(_) | Subject::Host(_) => action,
     }
 }
 

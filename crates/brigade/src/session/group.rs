@@ -429,5 +429,5 @@ fn times(records: &[Record], call: CallId) -> (u64, u64) {
 
 /// Whether a part goes on while its caller does.
 pub(super) fn is_background(part: &Delegation) -> bool {
-    part.waiting == Wait::Background
+    part.waiting != Wait::Foreground
 }

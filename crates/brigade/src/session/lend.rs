@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use brigade_core::delegation::Waiting as Wait;
 use brigade_core::event::Speaker;
 use brigade_core::faces::DELEGATION_TOOLS;
 use brigade_core::grant::Grant;
@@ -16,6 +17,7 @@ use super::group::{FAIL_FAST, is_background};
 use super::{ChildEnd, Driver, Fatal, Inbox, RoundEnd};
 use crate::clock;
 use crate::slots::{Lane, Slot};
+use crate::task::{self, AbortOnDrop};
 use crate::tree::{Kit, Tree};
 
 /// A child that waits for a slot or for a refund.
@@ -46,7 +48,9 @@ enum Attempt {
 impl Driver {
     /// Starts as many waiting children as there are slots and budget for.
     pub(super) async fn lend(&mut self) -> Result<(), Fatal> {
-        let lanes: Vec<Lane> = self.waiting.keys().cloned().collect();
+        // Who waits for a refund asks for no slot: others can use it, perhaps to give the refund.
+        let lanes: Vec<Lane> =
+            if self.waits_for_refund { Vec::new() } else { self.waiting.keys().cloned().collect() };
         'lanes: for lane in lanes {
             while !self.asked.contains(&lane)
                 && self.waiting.get(&lane).is_some_and(|queue| !queue.is_empty())
@@ -77,6 +81,9 @@ impl Driver {
 
     /// Lends to the first that waits for such a slot. False where it has to wait for a refund.
     pub(super) fn lend_with(&mut self, slot: Slot) -> bool {
+        if self.waits_for_refund {
+            return false;
+        }
         let queue = self.waiting.get_mut(slot.lane());
         let Some(waiting) = queue.and_then(std::collections::VecDeque::pop_front) else { return false };
         match self.lend_to(waiting) {
@@ -87,6 +94,7 @@ impl Driver {
             }
             Attempt::Refused => true,
             Attempt::WaitForRefund(waiting) => {
+                self.waits_for_refund = true;
                 self.waiting.entry(waiting.lane.clone()).or_default().push_front(*waiting);
                 false
             }
@@ -221,13 +229,39 @@ impl Driver {
             let _ = inbox.send(Inbox::Cancel(FAIL_FAST.into()));
         }
         self.children.insert(child.clone(), inbox);
+        let loan = self.state.loans().get(&child);
+        let may_be_left = loan.is_some_and(|loan| loan.round.delegation.waiting == Wait::Detachable);
+        let left = child.clone();
         let sender = self.sender.clone();
         let run: futures::future::BoxFuture<'static, ()> = Box::pin(async move {
             let result = AssertUnwindSafe(driver.drive()).catch_unwind().await;
             let result = result.unwrap_or_else(|_| Err(Fatal::Bug(format!("{child} panicked"))));
             let _ = sender.send(Inbox::ChildDone(Box::new(ChildEnd { child, result })));
         });
-        self.spawn(run);
+        if may_be_left {
+            self.detachable.insert(left, AbortOnDrop(task::spawn(run)));
+        } else {
+            self.spawn(run);
+        }
+    }
+
+    /// Leaves children to themselves: each goes on under a lease of its own, with all that it was lent, which is booked
+    /// as spent.
+    pub(super) async fn detach(&mut self, children: Vec<SessionId>) -> Result<(), Fatal> {
+        for child in children {
+            self.tree.hand_over(&child).await?;
+            let Some(loan) = self.state.loans().get(&child) else { continue };
+            // The child itself is counted when the loan comes back.
+            let itself = Amount { agents: 1, ..Amount::default() };
+            let spent = Spent::doubtful(loan.amount.minus(itself));
+            let outcome = Outcome::new(Status::Detached, "");
+            self.record(Event::Returned { child: child.clone(), outcome, spent });
+            self.children.remove(&child);
+            if let Some(task) = self.detachable.remove(&child) {
+                self.tree.adopt(child, task);
+            }
+        }
+        self.flush().await
     }
 
     /// Takes up one child that an earlier runner had started, or was about to.
@@ -255,6 +289,7 @@ impl Driver {
     pub(super) fn child_done(&mut self, end: ChildEnd) -> Result<(), Fatal> {
         let ChildEnd { child, result } = end;
         self.children.remove(&child);
+        self.detachable.remove(&child);
         let RoundEnd { outcome, spent } = match result {
             Ok(end) => end,
             // One broken child does not end its parent; a store that fails does.
@@ -270,6 +305,7 @@ impl Driver {
         };
         let Some(loan) = self.state.loans().get(&child) else { return Ok(()) };
         let (call, part) = (loan.call, loan.round.delegation.clone());
+        self.waits_for_refund = false;
         self.record(Event::Returned { child: child.clone(), outcome: outcome.clone(), spent });
         if is_background(&part) {
             let limit = self.tree.settings().limits.result_bytes;

@@ -93,7 +93,7 @@ impl Driver {
         while self.state.stopping().is_none() {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => break,
-                message = self.inbox.recv() => self.take(message).await?,
+                message = self.inbox.recv() => self.take_aside(message).await?,
             }
         }
         Ok(())
@@ -143,7 +143,7 @@ impl Driver {
             let chunk = tokio::select! {
                 biased;
                 message = self.inbox.recv() => {
-                    self.take(message).await?;
+                    self.take_aside(message).await?;
                     if self.state.open_call().is_none() || self.state.cancelled().is_some() {
                         return Ok(Heard::Fault(CallFault::Stopped, Began::Yes));
                     }

@@ -109,6 +109,11 @@ impl Files {
         Err(FileError::Busy { path: given.shown })
     }
 
+    /// The rules of the agent.
+    pub(super) fn permissions(&self) -> &Permissions {
+        &self.permissions
+    }
+
     /// Whether a tool that visits many files may show this one, by its real place.
     fn shows(&self, real: &str) -> bool {
         self.touches(real) && self.permissions.may_read(real)

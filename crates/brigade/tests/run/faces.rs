@@ -54,7 +54,7 @@ async fn c33_c42_c43_a_helper_returns_the_answer_to_the_summary_prompt() {
     check_laws(&log);
     let tree = view::Tree::fold(&log);
     let helper = tree.walk(&ending.session)[1].clone();
-    let metadata = helper.metadata(4096).unwrap();
+    let metadata = helper.metadata().unwrap();
     let expected = [
         ("subagent_label", "helper"),
         ("recursion_depth", "0"),
@@ -103,7 +103,7 @@ arguments = { text = "again" }
     let log = stage.log(&ending.session).await;
     check_laws(&log);
     let tree = view::Tree::fold(&log);
-    let metadata = tree.walk(&ending.session)[1].metadata(4096).unwrap();
+    let metadata = tree.walk(&ending.session)[1].metadata().unwrap();
     assert_eq!(metadata["completion_status"], "incomplete");
     assert_eq!((metadata["max_turns_reached"].as_str(), metadata["max_turns"].as_str()), ("true", "2"));
     assert_eq!(metadata["turns_used"], "3");
@@ -524,4 +524,52 @@ async fn c81_an_a_child_at_its_limit_has_no_delegation_tool_that_works() {
         assert!(answer.contains("recursion"), "{answer}");
     }
     assert_eq!(ending.outcome.status, Status::Done);
+}
+
+#[tokio::test]
+async fn a_child_that_is_left_to_itself_goes_on_under_its_own_lease() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Later", task = "go", background = "detach" }
+[[reply]]
+agent = "lead"
+text = "I do not wait"
+[[reply]]
+agent = "Later"
+turn = 1
+delay_ms = 300
+[[reply.call]]
+tool = "echo"
+arguments = { text = "still here" }
+[[reply]]
+agent = "Later"
+text = "late result"
+"#;
+    let stage = Stage::with(script, |settings| {
+        settings.faces.delegation.extras = [brigade::core::faces::Extra::Background].into();
+        settings.budget.tokens = brigade::core::Limit::AtMost(100_000);
+    });
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.text.as_str(), "I do not wait");
+    let child: brigade::core::SessionId = format!("{}.1-0", ending.session).parse().unwrap();
+    assert_eq!(ending.detached.sessions(), std::slice::from_ref(&child));
+    // What was lent is booked as spent, whatever the child will use of it.
+    assert!(ending.spent.in_doubt.tokens > 10_000, "{:?}", ending.spent);
+    tokio::time::timeout(super::support::LIMIT, ending.detached.ended()).await.unwrap();
+    let events = stage.events(&child).await;
+    assert!(
+        matches!(events.last(), Some(Event::Ended { outcome, .. }) if outcome.text.as_str() == "late result"),
+        "{:?}",
+        events.last()
+    );
+    check_laws(&stage.log(&ending.session).await);
+    use brigade::Store;
+    let listed = stage.store.roots().await.unwrap();
+    assert!(listed.iter().any(|summary| summary.root == child), "it is found by itself");
+    stage.store.remove(&ending.session).await.unwrap();
+    assert_eq!(stage.events(&child).await.len(), events.len(), "it survives its old root");
 }

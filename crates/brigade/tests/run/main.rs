@@ -12,5 +12,6 @@ mod edges;
 mod examples;
 mod faces;
 mod fence;
+mod remember;
 mod support;
 mod tell;

@@ -60,7 +60,7 @@ fn rules_see_what_a_call_is_about() {
         let mut seen = None;
         let mut judge = |action: &brigade_core::permission::Action<'_>| {
             let subject = match action.subject {
-                Subject::Path(text) | Subject::Command(text) => text.to_owned(),
+                Subject::Path(text) | Subject::Command(text) | Subject::Host(text) => text.to_owned(),
                 Subject::Nothing => "nothing".to_owned(),
             };
             seen = Some((action.kind, subject));

@@ -346,7 +346,8 @@ fn c45_multi_byte_text_is_cut_between_characters() {
         assert!(kept.len() <= 4096 && kept.len() > 4092 && whole.starts_with(kept));
     }
     let none = faces_with(SubagentConfig { output_max_size: 0, ..SubagentConfig::default() });
-    let output = none.render(&parsed(GOOD), &Outcome::new(Status::Done, "\u{1f980}"), 16_384, "h");
+    let plan = none.plan(NAME, &Someone::root().caller(), GOOD).unwrap();
+    let output = none.render(&plan.parts[0], &Outcome::new(Status::Done, "\u{1f980}"), 16_384, "h");
     assert_eq!(output.text.as_str(), "\n... (truncated)");
 }
 
@@ -354,8 +355,8 @@ fn c45_multi_byte_text_is_cut_between_characters() {
 #[test]
 fn c44_a_report_beyond_the_limit_of_results_names_its_handle() {
     let wide = faces_with(SubagentConfig { output_max_size: 100_000, ..SubagentConfig::default() });
-    let output =
-        wide.render(&parsed(GOOD), &Outcome::new(Status::Done, "x".repeat(50_000)), 16_384, "01abc.1-0");
+    let part = wide.plan(NAME, &Someone::root().caller(), GOOD).unwrap().parts.remove(0);
+    let output = wide.render(&part, &Outcome::new(Status::Done, "x".repeat(50_000)), 16_384, "01abc.1-0");
     let (text, last) = output.text.as_str().rsplit_once('\n').unwrap();
     assert_eq!(text, "x".repeat(16_384));
     assert!(last.contains("01abc.1-0"), "{last}");

@@ -310,7 +310,7 @@ async fn a_helper_without_tokens_still_reports() {
     let ending = scene.run().await;
     assert_eq!(ending.outcome.text.as_str(), "so far\n(incomplete: tokens)");
     let tree = scene.tree(&ending.session).await;
-    let metadata = tree.node(&super::session_of(&tree, "h")).unwrap().metadata(4096).unwrap();
+    let metadata = tree.node(&super::session_of(&tree, "h")).unwrap().metadata().unwrap();
     assert_eq!(metadata["completion_status"], "incomplete");
     assert!(!metadata.contains_key("max_turns_reached"));
 }

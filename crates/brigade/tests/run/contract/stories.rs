@@ -63,7 +63,7 @@ async fn story_07_helpers_nest_twice_and_the_third_is_refused() {
     let tree = scene.tree(&ending.session).await;
     assert_eq!(tree.walk(&ending.session).len(), 3);
     for node in &tree.walk(&ending.session)[1..] {
-        assert_eq!(node.metadata(4096).unwrap()["completion_status"], "complete");
+        assert_eq!(node.metadata().unwrap()["completion_status"], "complete");
     }
 }
 
@@ -85,7 +85,7 @@ async fn story_08_a_long_report_of_an_endless_helper() {
     assert_eq!(ending.outcome.text.as_str(), expected);
     let tree = scene.tree(&ending.session).await;
     let node = tree.node(&session_of(&tree, "endless")).unwrap();
-    let metadata = node.metadata(4096).unwrap();
+    let metadata = node.metadata().unwrap();
     for (key, value) in [
         ("completion_status", "incomplete"),
         ("max_turns_reached", "true"),

@@ -21,11 +21,11 @@ async fn c34_metadata_has_label_and_depth_at_every_level() {
     assert_eq!(ending.outcome.text.as_str(), "outer reports");
     let tree = scene.tree(&ending.session).await;
     for (label, spawning, own) in [("outer", "0", "1"), ("inner", "1", "2")] {
-        let metadata = tree.node(&session_of(&tree, label)).unwrap().metadata(4096).unwrap();
+        let metadata = tree.node(&session_of(&tree, label)).unwrap().metadata().unwrap();
         assert_eq!(metadata["subagent_label"], label);
         assert_eq!((metadata["recursion_depth"].as_str(), metadata["child_depth"].as_str()), (spawning, own));
     }
-    assert_eq!(tree.node(&ending.session).unwrap().metadata(4096), None);
+    assert_eq!(tree.node(&ending.session).unwrap().metadata(), None);
 }
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn c36_within_the_limit_it_is_complete_even_at_its_last_turn() {
     let ending = scene.run().await;
     assert_eq!(ending.outcome.text.as_str(), "all of it");
     let tree = scene.tree(&ending.session).await;
-    let metadata = tree.node(&session_of(&tree, "h")).unwrap().metadata(4096).unwrap();
+    let metadata = tree.node(&session_of(&tree, "h")).unwrap().metadata().unwrap();
     assert_eq!(metadata["completion_status"], "complete");
     assert_eq!(metadata["turns_used"], "3");
     for absent in ["max_turns_reached", "max_turns", "truncated"] {
@@ -75,7 +75,7 @@ async fn c37_c38_failing_tools_are_results_that_the_child_goes_on_from() {
     let tree = scene.tree(&ending.session).await;
     let node = tree.node(&session_of(&tree, "h")).unwrap();
     assert_eq!((node.tool_calls, node.tool_errors), (failing.len() as u64, failing.len() as u64));
-    assert_eq!(node.metadata(4096).unwrap()["completion_status"], "complete");
+    assert_eq!(node.metadata().unwrap()["completion_status"], "complete");
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn c47_tokens_are_summed_over_both_phases() {
     let scene = Scene::new(&[calls("lead", 1, &[helper("h")]), says("lead", "end"), report, task]);
     let ending = scene.run().await;
     let tree = scene.tree(&ending.session).await;
-    let metadata = tree.node(&session_of(&tree, "h")).unwrap().metadata(4096).unwrap();
+    let metadata = tree.node(&session_of(&tree, "h")).unwrap().metadata().unwrap();
     let tokens = |key: &str| metadata[key].as_str().to_owned();
     assert_eq!(
         (tokens("prompt_tokens"), tokens("completion_tokens"), tokens("tokens_used")),

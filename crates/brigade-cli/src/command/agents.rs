@@ -1,0 +1,136 @@
+//! `brigade agents`: looking at agents, checking their files, writing new ones.
+
+mod lint;
+mod new;
+
+use std::path::Path;
+
+use brigade::agents::{self, Definition, LoadError};
+use serde_json::{Value, json};
+
+use crate::args::{Agents, AgentsCommand, Global, OutputFormat};
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::render::{fit, pad};
+use crate::safe;
+use crate::settings::Settings;
+
+/// How much of a description a list shows.
+const DESCRIPTION: usize = 90;
+const LONGEST_ID: usize = 32;
+
+/// Runs it.
+pub(crate) fn run(global: &Global, agents: &Agents) -> Result<Exit, Failure> {
+    let settings = Settings::to_look(global)?;
+    let is_text = global.output_format == OutputFormat::Text;
+    match &agents.command {
+        AgentsCommand::List => list(&settings, is_text),
+        AgentsCommand::Show { id } => show(&settings, id, is_text),
+        AgentsCommand::Lint { paths } => lint::run(&settings, paths, is_text),
+        AgentsCommand::New { id, project } => {
+            let place = if *project { new::Place::Project } else { new::Place::Home };
+            new::run(&settings, id, place, is_text)
+        }
+    }
+}
+
+fn list(settings: &Settings, is_text: bool) -> Result<Exit, Failure> {
+    let found = agents::survey(&settings.agent_places());
+    for problem in &found.problems {
+        output::note(&format!("warning: {problem}"));
+    }
+    if !is_text {
+        let all: Vec<Value> = found.definitions.iter().map(entry).collect();
+        output::json(&all)?;
+    } else if found.definitions.is_empty() {
+        output::note("There are no agents beside the built-in lead. Write one with: brigade agents new ID");
+    } else {
+        let longest = found.definitions.iter().map(|definition| definition.agent.id.len()).max().unwrap_or(0);
+        let width = longest.clamp(2, LONGEST_ID);
+        let line = |definition: &Definition| {
+            let description = safe::line(&definition.agent.description);
+            let format = pad(definition.format.word(), 10);
+            format!("{} {format} {}", pad(&definition.agent.id, width), fit(&description, DESCRIPTION))
+        };
+        let lines: Vec<String> = found.definitions.iter().map(line).collect();
+        let head = format!("{} {} description", pad("id", width), pad("format", 10));
+        output::text(&format!("{head}\n{}", lines.join("\n")))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn entry(definition: &Definition) -> Value {
+    let agent = &definition.agent;
+    json!({
+        "id": agent.id,
+        "name": agent.name,
+        "description": agent.description,
+        "provider": agent.provider,
+        "model": agent.model,
+        "tools": agent.tools,
+        "format": definition.format,
+        "file": definition.file,
+    })
+}
+
+fn show(settings: &Settings, id: &str, is_text: bool) -> Result<Exit, Failure> {
+    let definition = find(settings, id)?;
+    if is_text {
+        output::text(&describe(&definition))?;
+    } else {
+        output::json(&json!({
+            "id": definition.agent.id,
+            "agent": definition.agent,
+            "has_api_key": definition.api_key.is_some(),
+            "format": definition.format,
+            "file": definition.file,
+            "notes": definition.notes,
+        }))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The definition that counts: of the first place that has one.
+fn find(settings: &Settings, id: &str) -> Result<Definition, Failure> {
+    let found = agents::survey(&settings.agent_places());
+    found.definition(id).map_err(|error| match error {
+        LoadError::NotFound(_) => Failure::usage(error).hint("See: brigade agents list"),
+        LoadError::Invalid(problem) => Failure::failed(problem),
+    })
+}
+
+fn describe(definition: &Definition) -> String {
+    let agent = &definition.agent;
+    let mut text = String::new();
+    let mut row = |key: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            text.push_str(&format!("{} {}\n", pad(key, 16), safe::line(&value)));
+        }
+    };
+    let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    row("id", Some(agent.id.clone()));
+    row("name", Some(agent.name.clone()));
+    row("description", Some(agent.description.clone()));
+    row("file", Some(format!("{} ({})", definition.file.display(), definition.format.word())));
+    row("provider", agent.provider.clone());
+    row("model", Some(agent.model.clone().unwrap_or_else(|| "inherited".to_owned())));
+    row("api_base", agent.api_base.clone());
+    row("api_key", definition.api_key.as_ref().map(|_| "set in the file".to_owned()));
+    row("temperature", agent.temperature.map(|number| number.to_string()));
+    row("max_tokens", agent.max_tokens.map(|number| number.to_string()));
+    row("tools", Some(agent.tools.as_deref().map_or_else(|| "inherited".to_owned(), list)));
+    row("lend", agent.lend.as_deref().map(list));
+    row("max_turns", agent.max_turns.map(|number| number.to_string()));
+    row("timeout", agent.timeout.map(crate::units::typed));
+    row("max_concurrency", agent.max_concurrency.map(|number| number.to_string()));
+    row("mode", agent.mode.map(|mode| format!("{mode} at most")));
+    row("deny", Some(agent.deny.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")));
+    row("allow_skills", agent.allow_skills.then(|| "true".to_owned()));
+    let notes = lint::lines(&definition.notes);
+    format!("{text}\n{notes}\n{}\n", agent.prompt)
+}
+
+/// A path as a person would type it.
+fn shown(path: &Path) -> String {
+    safe::line(&path.display().to_string())
+}

@@ -1,0 +1,85 @@
+//! `brigade agents new`: a file to start from.
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use brigade::agents::is_id;
+use serde_json::json;
+
+use super::shown;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::settings::{LEAD, PROJECT_AGENTS, Settings};
+
+/// Whose agent it becomes.
+pub(super) enum Place {
+    /// The person's.
+    Home,
+    /// The project's.
+    Project,
+}
+
+/// The file, with `{id}` in it.
+const TEMPLATE: &str = "\
+---
+name: {id}
+description: What {id} is good at, and when to give it a task
+# What it may use; left out, it has what its parent lends. Names: brigade tools list
+tools: [read_file, list_dir, grep, glob]
+# model: provider/model        # left out: the model of its parent
+# temperature: 0.7             # from 0 to 2
+# max_tokens: 2048             # the longest reply
+# max_turns: 20                # model calls of one task
+# timeout: 10m                 # how long one task may take
+# mode: plan                   # at most plan, ask, edit or auto
+# deny: [\"read_file(**/.env*)\"]
+# allow_skills: false
+# max_concurrency: 2           # how many of it may work at once
+---
+
+You are {id}. Say here what it does, how it works and what a good result looks like.
+";
+
+/// Runs it.
+pub(super) fn run(settings: &Settings, id: &str, place: Place, is_text: bool) -> Result<Exit, Failure> {
+    if !is_id(id) || id == LEAD {
+        return Err(Failure::usage(format!(
+            "'{id}' cannot be the id of an agent: use 1 to 64 of a-z, 0-9, `.`, `_`, `-`, with a letter or digit first, and not `{LEAD}`"
+        )));
+    }
+    let folder = match place {
+        Place::Project => settings.folder.join(PROJECT_AGENTS).components().collect(),
+        Place::Home => own(settings)?,
+    };
+    let file = folder.join(id).join("AGENT.md");
+    write(&file, &TEMPLATE.replace("{id}", id))?;
+    if is_text {
+        output::text(&shown(&file))?;
+        output::note("Edit it, then check it with: brigade agents lint");
+    } else {
+        output::json(&json!({ "id": id, "file": file }))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn own(settings: &Settings) -> Result<PathBuf, Failure> {
+    let nowhere = || Failure::usage("neither BRIGADE_HOME nor HOME is set, so there is no place for agents");
+    settings.agent_folders.own.clone().ok_or_else(nowhere)
+}
+
+/// Writes a file that was not there before.
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            Failure::usage(format!("{} is there already and stays as it is", file.display()))
+        }
+        _ => Failure::failed(format!("{} cannot be written: {error}", file.display())),
+    };
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Failure::failed(format!("{} cannot be made: {error}", folder.display())))?;
+    }
+    let mut options = std::fs::OpenOptions::new();
+    let mut opened = options.write(true).create_new(true).open(file).map_err(failed)?;
+    opened.write_all(text.as_bytes()).map_err(failed)
+}

@@ -1,0 +1,94 @@
+//! Where agents are looked for.
+
+use std::path::{Path, PathBuf};
+
+use super::Environment;
+
+/// The folder of our agents in a project.
+pub(crate) const PROJECT_AGENTS: &str = ".brigade/agents";
+
+/// The folders of other programs, in a project and in a home.
+const FOREIGN: [&str; 5] =
+    [".claude/agents", ".opencode/agent", ".opencode/agents", ".gemini/agents", ".codex/agents"];
+
+/// Where a person's agents are. The default is nowhere.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AgentFolders {
+    /// The agents of Brigade: `$BRIGADE_HOME/agents`, or `agents` beside the configuration.
+    pub(crate) own: Option<PathBuf>,
+    /// The home, for the folders of other programs.
+    pub(crate) home: Option<PathBuf>,
+    /// The folders of `agents.paths`.
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+impl AgentFolders {
+    pub(super) fn of(environment: &Environment, paths: &[String]) -> AgentFolders {
+        let home = environment.home();
+        let path = |path: &String| match (path.strip_prefix("~/"), home) {
+            (Some(below), Some(home)) => home.join(below),
+            _ => environment.absolute(Path::new(path)),
+        };
+        AgentFolders {
+            own: environment.config_folder().map(|folder| folder.join("agents")),
+            home: home.map(Path::to_owned),
+            paths: paths.iter().map(path).collect(),
+        }
+    }
+}
+
+/// All folders that agents are looked for in, those that count first in front. A project that nobody trusts is none.
+pub(crate) fn agent_places(
+    home: &AgentFolders,
+    project: Option<&Path>,
+    config_paths: &[PathBuf],
+) -> Vec<PathBuf> {
+    let foreign = |base: Option<&Path>| {
+        let base = base.map(Path::to_owned);
+        base.into_iter().flat_map(|base| FOREIGN.map(|folder| base.join(folder)))
+    };
+    let mut places: Vec<PathBuf> = project.map(|project| project.join(PROJECT_AGENTS)).into_iter().collect();
+    places.extend(home.own.clone());
+    places.extend_from_slice(config_paths);
+    places.extend(foreign(project));
+    places.extend(foreign(home.home.as_deref()));
+    // A path that is shown has no `.` in its middle.
+    places.iter().map(|place| place.components().collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn projects_come_before_homes_and_ours_before_foreign() {
+        let home = AgentFolders {
+            own: Some("/b/agents".into()),
+            home: Some("/h".into()),
+            paths: vec!["/more".into()],
+        };
+        let places = agent_places(&home, Some(Path::new("/p")), &home.paths);
+        let shown: Vec<&str> = places.iter().filter_map(|place| place.to_str()).collect();
+        assert_eq!(
+            shown,
+            [
+                "/p/.brigade/agents",
+                "/b/agents",
+                "/more",
+                "/p/.claude/agents",
+                "/p/.opencode/agent",
+                "/p/.opencode/agents",
+                "/p/.gemini/agents",
+                "/p/.codex/agents",
+                "/h/.claude/agents",
+                "/h/.opencode/agent",
+                "/h/.opencode/agents",
+                "/h/.gemini/agents",
+                "/h/.codex/agents",
+            ]
+        );
+        let untrusted = agent_places(&home, None, &home.paths);
+        assert!(!untrusted.iter().any(|place| place.starts_with("/p")));
+        assert_eq!(agent_places(&AgentFolders::default(), None, &[]), Vec::<PathBuf>::new());
+    }
+}

@@ -1,0 +1,82 @@
+//! The section `web`.
+
+use std::time::Duration;
+
+use brigade::tool::{Search, Secret, WebSettings};
+use serde::Deserialize;
+use toml::Value;
+
+use super::{Environment, duration};
+use crate::failure::Failure;
+
+/// The shortest time that a call gets: with less, nothing could ever be fetched.
+const LEAST_TIME: Duration = Duration::from_millis(100);
+const LEAST_BYTES: u32 = 1024;
+
+/// The section as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Raw {
+    allow_loopback: Option<bool>,
+    search: Option<String>,
+    search_key_env: Option<String>,
+    timeout: Option<Value>,
+    max_bytes: Option<u32>,
+}
+
+/// How the network is read. The key of a search engine is read when the tools are made, and only then.
+#[derive(Debug)]
+pub(crate) struct Web {
+    settings: WebSettings,
+    engine: Option<Engine>,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Brave { key: String },
+    Tavily { key: String },
+    SearXng { address: String },
+}
+
+impl Raw {
+    pub(super) fn resolve(self) -> Result<Web, Failure> {
+        let defaults = WebSettings::default();
+        let key = |usual: &str| self.search_key_env.clone().unwrap_or_else(|| usual.to_owned());
+        let engine = match self.search.as_deref() {
+            None | Some("") => None,
+            Some("brave") => Some(Engine::Brave { key: key("BRAVE_API_KEY") }),
+            Some("tavily") => Some(Engine::Tavily { key: key("TAVILY_API_KEY") }),
+            Some(address) if address.contains("://") => Some(Engine::SearXng { address: address.to_owned() }),
+            Some(other) => {
+                return Err(Failure::usage(format!(
+                    "web.search = \"{other}\" is not known: write \"brave\", \"tavily\" or the address of a SearXNG"
+                )));
+            }
+        };
+        let timeout = duration(self.timeout.as_ref(), defaults.timeout)?.max(LEAST_TIME);
+        let max_bytes = self.max_bytes.map_or(defaults.max_bytes, |most| most.max(LEAST_BYTES) as usize);
+        let allow_loopback = self.allow_loopback.unwrap_or(defaults.allow_loopback);
+        Ok(Web { settings: WebSettings { search: None, allow_loopback, timeout, max_bytes }, engine })
+    }
+}
+
+impl Web {
+    /// The settings of the library, with the key that the environment holds.
+    pub(crate) fn library(&self, environment: &Environment) -> Result<WebSettings, Failure> {
+        let secret = |name: &str| match environment.variable(name) {
+            Some(key) if !key.trim().is_empty() => Ok(Secret::new(key.trim())),
+            _ => Err(Failure::usage(format!(
+                "web.search needs a key, and {name} is not set: set it, name another variable in \
+                 web.search_key_env, or leave out web.search"
+            ))),
+        };
+        let search = match &self.engine {
+            None => None,
+            Some(Engine::Brave { key }) => Some(Search::brave(secret(key)?)),
+            Some(Engine::Tavily { key }) => Some(Search::tavily(secret(key)?)),
+            Some(Engine::SearXng { address }) => Some(Search::searxng(address)),
+        };
+        let search = search.transpose().map_err(|error| Failure::usage(format!("web.search: {error}")))?;
+        Ok(WebSettings { search, ..self.settings.clone() })
+    }
+}

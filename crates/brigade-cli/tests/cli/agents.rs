@@ -1,0 +1,176 @@
+//! `brigade agents`: list, show, lint, new.
+
+use crate::support::{Done, Home, text};
+
+/// Puts a file beneath the folder of the test.
+fn put(home: &Home, name: &str, content: &str) {
+    let file = home.home().parent().unwrap().join(name);
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, content).unwrap();
+}
+
+fn agent(home: &Home, id: &str, lines: &str) {
+    let text = format!("---\nname: {id}\ndescription: about {id}\n{lines}\n---\nYou are {id}.\n");
+    put(home, &format!("home/agents/{id}/AGENT.md"), &text);
+}
+
+#[test]
+fn c50_list_shows_the_valid_ones_and_warns_of_the_others() {
+    let home = Home::new();
+    home.brigade(&["agents", "list"]).exits(0).says("brigade agents new");
+    agent(&home, "writer", "");
+    agent(&home, "coder", "tools: [read_file, Bash]");
+    put(&home, "home/agents/broken/AGENT.md", "---\nname: broken\n---\nNo description.\n");
+    let done = home.brigade(&["agents", "list"]);
+    done.exits(0)
+        .prints("coder")
+        .prints("about writer")
+        .says("broken/AGENT.md")
+        .says("`description` is missing");
+    assert!(!done.stdout.contains("broken"));
+    assert!(done.stdout.find("coder") < done.stdout.find("writer"));
+    let list = home.brigade(&["agents", "list", "--output-format", "json"]).exits(0).json();
+    assert_eq!(list.as_array().unwrap().len(), 2);
+    assert_eq!((&list[0]["id"], &list[0]["format"]), (&"coder".into(), &"brigade".into()));
+    assert_eq!(list[0]["tools"], serde_json::json!(["read_file", "shell"]));
+    assert!(list[0]["file"].as_str().unwrap().ends_with("agents/coder/AGENT.md"));
+    let model = home.script("[[reply]]\ntext = 'hello'");
+    home.brigade(&["run", "--model", &model, "x"]).exits(0).says("warning: ").says("broken/AGENT.md");
+}
+
+#[test]
+fn agents_are_found_in_every_place_of_the_person() {
+    let home = Home::new();
+    agent(&home, "same", "");
+    put(&home, "person/.claude/agents/x.md", "---\nname: same\ndescription: of claude\n---\nbody");
+    put(&home, "person/.gemini/agents/g.md", "---\nname: g\ndescription: of gemini\n---\nbody");
+    put(&home, "person/.codex/agents/c.toml", "name='c'\ndescription='d'\ndeveloper_instructions='i'");
+    put(&home, "more/m.md", "---\nname: m\ndescription: more\n---\nbody");
+    put(&home, "work/.claude/agents/p.md", "---\nname: p\ndescription: of the project\n---\nbody");
+    let person = home.home().parent().unwrap().join("person");
+    let list = |arguments: &[&str]| {
+        let mut command = home.command(&[&["agents", "list"], arguments].concat());
+        Done::of(command.env("HOME", &person).output().unwrap())
+    };
+    let done = list(&["--set", "agents.paths=[\"../more\"]"]);
+    let ids: Vec<&str> = done.stdout.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(ids, ["c", "g", "m", "same"], "a project that nobody trusts has no agents");
+    done.exits(0).prints("about same").says("`same` is shadowed by ");
+}
+
+#[test]
+fn show_tells_what_is_in_force() {
+    let home = Home::new();
+    agent(
+        &home,
+        "coder",
+        "api_key: sk-secret-key\ntools: Read, Teleport\nmodel: local/big\nmax_turns: 4\nnovel: key",
+    );
+    let done = home.brigade(&["agents", "show", "coder"]);
+    done.exits(0)
+        .prints("local/big")
+        .prints("read_file")
+        .prints("You are coder.")
+        .prints("Teleport")
+        .prints("0.7");
+    done.prints("set in the file").prints("ignored    novel (line 8): no such key");
+    let shown = home.brigade(&["agents", "show", "coder", "--output-format", "json"]);
+    let json = shown.exits(0).json();
+    assert_eq!((&json["agent"]["max_turns"], &json["has_api_key"]), (&4.into(), &true.into()));
+    assert!(!done.stdout.contains("sk-secret") && !shown.stdout.contains("sk-secret"));
+    home.brigade(&["agents", "show", "nobody"]).exits(2).says("Agent 'nobody' not found");
+    home.brigade(&["agents", "show", "../coder"]).exits(2);
+    agent(&home, "bad", "tools: []");
+    home.brigade(&["agents", "show", "bad"]).exits(1).says("bad/AGENT.md:4").says("`tools`");
+}
+
+#[test]
+fn lint_classes_every_key() {
+    let home = Home::new();
+    put(
+        &home,
+        "work/a.md",
+        "---\nname: a\ndescription: d\ntools: Read, Odd\ncolor: red\nmodel: sonnet\n---\nbody\n",
+    );
+    put(&home, "work/bad.md", "---\nname: bad\ndescription: d\ntools: []\nmaxTurns: 3\n---\nbody\n");
+    put(&home, "work/none.md", "# Title\n");
+    let done = home.brigade(&["agents", "lint", "a.md"]);
+    done.exits(0)
+        .prints("a.md: a (claude)")
+        .prints("honoured   name, description")
+        .prints("translated tools (line 4): read_file; not granted, as no tool is called so: Odd")
+        .prints("ignored    color (line 5)")
+        .prints("1 file: 1 can be used, 0 refused");
+    let done = home.brigade(&["agents", "lint", "."]);
+    done.exits(1)
+        .prints("bad.md: refused (claude)")
+        .prints("refused    tools (line 4)")
+        .prints("honoured   name, description, maxTurns")
+        .prints("refused    line 1: has no frontmatter")
+        .prints("3 files: 1 can be used, 2 refused");
+    let json = home.brigade(&["agents", "lint", ".", "--output-format", "json"]).exits(1).json();
+    assert_eq!((json["refused"].as_u64(), json["files"].as_array().unwrap().len()), (Some(2), 3));
+    assert_eq!((&json["files"][0]["status"], &json["files"][0]["id"]), (&"used".into(), &"a".into()));
+    assert_eq!((&json["files"][1]["status"], &json["files"][1]["line"]), (&"refused".into(), &4.into()));
+    home.brigade(&["agents", "lint", "nowhere.md"]).exits(2).says("nowhere.md");
+    home.brigade(&["agents", "lint", "--nonsense"]).exits(2);
+    home.brigade(&["agents", "lint"]).exits(0).prints("0 files");
+}
+
+#[test]
+fn lint_shows_nothing_hostile() {
+    let home = Home::new();
+    put(
+        &home,
+        "work/h.md",
+        "---\nname: h\n\"\\u001b[2J\\u202e\": 1\ndescription: \"\\u001b]0;x\\u0007\"\ntools: Read, \u{202e}x\n---\n\u{1b}[2J\n",
+    );
+    agent(&home, "h", "novel\u{202e}: 1");
+    for arguments in [["lint", "h.md"], ["show", "h"], ["lint", "../home/agents"]] {
+        for format in ["text", "json"] {
+            let done =
+                home.brigade(&[&["agents"], arguments.as_slice(), &["--output-format", format]].concat());
+            let hostile = ['\u{1b}', '\u{202e}', '\u{7}'];
+            assert!(
+                !done.stdout.contains(hostile) && !done.stderr.contains(hostile),
+                "{arguments:?} {:?}",
+                done.stdout
+            );
+        }
+    }
+}
+
+#[test]
+fn new_writes_a_file_that_loads_and_never_overwrites() {
+    let home = Home::new();
+    let done = home.brigade(&["agents", "new", "scribe"]);
+    let file = home.home().join("agents/scribe/AGENT.md");
+    assert_eq!(done.exits(0).stdout.trim(), file.to_str().unwrap());
+    home.brigade(&["agents", "list"]).exits(0).prints("scribe");
+    home.brigade(&["agents", "lint"]).exits(0).prints("1 file: 1 can be used, 0 refused");
+    let uncommented = text(&file).replace("# model: provider/model", "model: p/m").replace("\n# ", "\n");
+    let without_prose = uncommented
+        .replace("What it may use; left out, it has what its parent lends. Names: brigade tools list\n", "");
+    std::fs::write(&file, without_prose).unwrap();
+    home.brigade(&["agents", "lint"]).exits(0).prints("max_concurrency").prints("1 can be used");
+    let before = text(&file);
+    home.brigade(&["agents", "new", "scribe"]).exits(2).says("is there already");
+    assert_eq!(text(&file), before);
+    let json =
+        home.brigade(&["agents", "new", "scribe", "--project", "--output-format", "json"]).exits(0).json();
+    assert!(json["file"].as_str().unwrap().ends_with("work/.brigade/agents/scribe/AGENT.md"));
+    assert!(home.work().join(".brigade/agents/scribe/AGENT.md").exists());
+    for id in ["lead", "..", "A b", "../up", "", "-x"] {
+        home.brigade(&["agents", "new", "--", id]).exits(2).says("cannot be the id");
+    }
+    std::os::unix::fs::symlink("/etc/passwd", home.home().join("agents/link")).unwrap();
+    home.brigade(&["agents", "new", "link"]).exits(1);
+}
+
+#[test]
+fn the_demo_has_no_agents_of_anybody() {
+    let home = Home::new();
+    agent(&home, "bad", "tools: []");
+    let done = home.brigade(&["demo"]);
+    assert!(!done.stderr.contains("bad/AGENT.md"), "{}", done.stderr);
+}

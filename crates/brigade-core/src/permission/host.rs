@@ -1,0 +1,75 @@
+//! Hosts in permission rules: `example.com`, or `*.example.com` for what lies below it.
+
+/// No name in the network is longer.
+const MAX_HOST: usize = 253;
+
+/// A host pattern.
+pub(super) struct HostRule {
+    /// The host, folded.
+    host: String,
+    reach: Reach,
+}
+
+/// Which hosts a pattern speaks of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Exact,
+    Below,
+}
+
+impl HostRule {
+    /// Reads a pattern, or says what is wrong with it.
+    pub(super) fn parse(pattern: &str) -> Result<Self, &'static str> {
+        let (host, reach) = match pattern.strip_prefix("*.") {
+            Some(rest) => (rest, Reach::Below),
+            None => (pattern, Reach::Exact),
+        };
+        let host = fold(host);
+        if pattern.contains("://") || pattern.contains(['/', '@', '?', '#']) {
+            return Err("a host stands alone, without scheme, path or user");
+        }
+        if !host.is_ascii() {
+            return Err("write the host in its ASCII form, which starts with `xn--`");
+        }
+        let address = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .is_some_and(|inside| reach == Reach::Exact && inside.parse::<std::net::Ipv6Addr>().is_ok());
+        let label = |label: &str| {
+            !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        };
+        if !address && (host.len() > MAX_HOST || !host.split('.').all(label)) {
+            return Err("a star may stand only for whole names at the start, and a host has no port");
+        }
+        Ok(HostRule { host, reach })
+    }
+
+    /// Whether an `allow` rule covers the host.
+    pub(super) fn allows(&self, target: &Target) -> bool {
+        match self.reach {
+            Reach::Exact => target.0 == self.host,
+            Reach::Below => {
+                target.0.strip_suffix(&self.host).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+            }
+        }
+    }
+
+    /// Whether a `deny` or `ask` rule covers the host. Whoever names all that lies below a host means it too.
+    pub(super) fn binds(&self, target: &Target) -> bool {
+        self.allows(target) || target.0 == self.host
+    }
+}
+
+/// A host, prepared to be compared with many patterns.
+pub(super) struct Target(String);
+
+impl Target {
+    pub(super) fn new(host: &str) -> Self {
+        Target(fold(host))
+    }
+}
+
+/// One spelling for every name of a host: small letters, and no dot at the end, which means the same host.
+fn fold(host: &str) -> String {
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}

@@ -1,0 +1,80 @@
+//! Rules about hosts.
+
+use super::*;
+
+fn fetch(permissions: &Permissions, host: &str) -> Verdict {
+    permissions.check(&Action { tool: "web_fetch", kind: Kind::Pure, subject: Subject::Host(host) })
+}
+
+#[test]
+fn fetching_is_free_in_every_mode_until_a_rule_says_otherwise() {
+    for mode in [Mode::Plan, Mode::Ask, Mode::Edit, Mode::Auto] {
+        assert!(is_allow(fetch(&permissions(mode, &[], &[], &[]), "example.com")), "{mode}");
+        assert!(is_ask(fetch(&permissions(mode, &[], &["web_fetch"], &[]), "example.com")), "{mode}");
+        assert!(is_deny(fetch(&permissions(mode, &[], &[], &["web_fetch"]), "example.com")), "{mode}");
+    }
+}
+
+#[test]
+fn a_host_is_meant_in_every_spelling_and_nothing_else() {
+    let rules = permissions(Mode::Auto, &[], &[], &["web_fetch(Example.com)", "web_fetch([::1])"]);
+    for host in ["example.com", "EXAMPLE.COM", "example.com.", "[::1]"] {
+        assert!(is_deny(fetch(&rules, host)), "{host}");
+    }
+    for host in ["www.example.com", "notexample.com", "example.com.evil.net", "example.co", "", "."] {
+        assert!(is_allow(fetch(&rules, host)), "{host}");
+    }
+}
+
+#[test]
+fn a_star_stands_for_what_lies_below() {
+    let asks = permissions(Mode::Auto, &[], &["web_fetch(*.example.com)"], &[]);
+    for host in ["a.example.com", "a.b.EXAMPLE.com", "example.com", "a.example.com."] {
+        assert!(is_ask(fetch(&asks, host)), "{host}");
+    }
+    for host in ["notexample.com", "example.com.net", "com"] {
+        assert!(is_allow(fetch(&asks, host)), "{host}");
+    }
+    // An allow rule is read narrowly. What is pure needs none, so the rule is tried on another kind of call.
+    let allows = permissions(Mode::Ask, &["web_fetch(*.example.com)"], &[], &[]);
+    let other =
+        |host| allows.check(&Action { tool: "web_fetch", kind: Kind::Other, subject: Subject::Host(host) });
+    assert!(is_allow(other("a.example.com")));
+    for host in ["example.com", ".example.com", "notexample.com"] {
+        assert!(is_ask(other(host)), "{host}");
+    }
+}
+
+#[test]
+fn a_rule_about_hosts_says_nothing_about_files() {
+    let rules = permissions(Mode::Auto, &[], &[], &["web_fetch(example.com)", "read_file(example.com)"]);
+    assert!(is_allow(read(&rules, "other")));
+    assert!(is_deny(read(&rules, "example.com")));
+    let other = Action { tool: "fetcher", kind: Kind::Pure, subject: Subject::Host("example.com") };
+    assert!(is_deny(rules.check(&other)), "another tool that reaches the host");
+    let blind = Action { tool: "web_fetch", kind: Kind::Pure, subject: Subject::Nothing };
+    assert!(is_ask(rules.check(&blind)), "a call that does not say where it goes");
+}
+
+#[test]
+fn what_is_no_host_is_refused() {
+    for text in [
+        "web_fetch(https://example.com)",
+        "web_fetch(example.com/a)",
+        "web_fetch(example.com:80)",
+        "web_fetch(*)",
+        "web_fetch(a.*.com)",
+        "web_fetch(*example.com)",
+        "web_fetch(a..b)",
+        "web_fetch(user@example.com)",
+        "web_fetch(bücher.example)",
+        "web_fetch(*.[::1])",
+        "web_search(rust)",
+    ] {
+        let error = text.parse::<Rule>().unwrap_err().to_string();
+        assert!(
+            error.contains("write one such as") || error.contains("takes no specifier"),
+            "{text}: {error}"
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! From the keys of a file to an agent, with a note on each of them.
+
+use std::path::Path;
+
+use brigade_core::Agent;
+use serde_json::Value;
+
+use super::document::{Document, Field};
+use super::format::{Format, Text};
+use super::keys::{self, Key};
+use super::narrow::Narrow;
+use super::problem::{Class, Fault, Note};
+use super::secret::Secret;
+use super::{id, model, value};
+
+/// What a file comes to.
+pub(super) struct Built {
+    pub(super) notes: Vec<Note>,
+    pub(super) outcome: Result<(Agent, Option<Secret>), Fault>,
+}
+
+/// The temperature and the longest reply of contract C.
+const TEMPERATURE: f64 = 0.7;
+const MAX_TOKENS: u64 = 2048;
+/// The longest name that is shown.
+const LONGEST_NAME: usize = 64;
+
+/// An agent in the making.
+#[derive(Default)]
+pub(super) struct Builder {
+    pub(super) agent: Agent,
+    api_key: Option<Secret>,
+    display_name: Option<String>,
+    /// Prompts by the key that they stand at.
+    prompts: Vec<(String, String)>,
+    pub(super) narrow: Narrow,
+    names_provider: bool,
+    seen: Vec<Key>,
+    pub(super) notes: Vec<Note>,
+}
+
+/// What became of a key: its class and what is said about it, or why it is refused.
+pub(super) type Said = Result<(Class, String), String>;
+
+pub(super) fn honoured() -> Said {
+    Ok((Class::Honoured, String::new()))
+}
+
+/// Builds the agent that a document describes.
+pub(super) fn build(document: Document, file: &Path, format: Format, entry: Option<&str>) -> Built {
+    let mut builder = Builder {
+        names_provider: document.get("provider").is_some() || format == Format::Goose,
+        ..Builder::default()
+    };
+    if let Some(cause) = &document.repaired {
+        let text = format!("{cause}; its keys were told apart line by line");
+        builder.note("frontmatter", None, Class::Translated, text);
+    }
+    for field in &document.fields {
+        builder.field(field, &field.key, format);
+    }
+    builder.finish(document, file, format, entry)
+}
+
+impl Builder {
+    fn note(&mut self, key: &str, line: Option<u32>, class: Class, text: String) {
+        let key = key.chars().take(80).collect();
+        self.notes.push(Note { key, line, class, text });
+    }
+
+    pub(super) fn refuse(&mut self, key: &str, line: Option<u32>, cause: String) {
+        self.note(key, line, Class::Refused, cause);
+    }
+
+    /// Reads one key; `shown` is how it is called in notes.
+    fn field(&mut self, field: &Field, shown: &str, format: Format) {
+        let name = field.key.as_str();
+        let Some(key) = keys::key(name) else {
+            match keys::misspelled(name) {
+                Some(known) => {
+                    let cause = format!("is no key, but looks like `{known}`; write that, or leave it out");
+                    self.refuse(shown, field.line, cause);
+                }
+                None => self.note(shown, field.line, Class::Ignored, "no such key".to_owned()),
+            }
+            return;
+        };
+        if self.is_a_repetition(key) {
+            match keys::is_about_authority(name) {
+                true => self.refuse(shown, field.line, "stands there twice, in two spellings".to_owned()),
+                false => {
+                    self.note(
+                        shown,
+                        field.line,
+                        Class::Ignored,
+                        "another spelling of it comes first".to_owned(),
+                    );
+                }
+            }
+            return;
+        }
+        if key == Key::Section {
+            return self.section(field, format);
+        }
+        match self.said(key, field, format) {
+            Ok((class, text)) => self.note(shown, field.line, class, text),
+            Err(cause) => self.refuse(shown, field.line, cause),
+        }
+    }
+
+    fn is_a_repetition(&mut self, key: Key) -> bool {
+        let may_repeat = matches!(key, Key::Ignored(_) | Key::Prompt | Key::Section | Key::Permission);
+        let seen = !may_repeat && self.seen.contains(&key);
+        self.seen.push(key);
+        seen
+    }
+
+    /// A section with the settings of the model.
+    fn section(&mut self, field: &Field, format: Format) {
+        let Value::Object(map) = &field.value else {
+            return self.refuse(&field.key, field.line, "has to be a section with keys".to_owned());
+        };
+        self.names_provider = true;
+        for (key, value) in map {
+            let shown = format!("{}.{key}", field.key);
+            let inner = Field { key: key.clone(), line: field.line, value: value.clone() };
+            self.field(&inner, &shown, format);
+        }
+    }
+
+    fn said(&mut self, key: Key, field: &Field, format: Format) -> Said {
+        let value = &field.value;
+        match key {
+            Key::Name => self.agent.name = value::text(value)?.unwrap_or_default(),
+            Key::DisplayName => self.display_name = value::text(value)?,
+            Key::Description => return self.description(value),
+            Key::Prompt => return self.prompt(field),
+            Key::Model => return self.model(value, format),
+            Key::Provider => self.agent.provider = value::text(value)?.filter(|name| !name.is_empty()),
+            Key::Credential => {
+                self.api_key = value::text(value)?.filter(|key| !key.is_empty()).map(Secret::new)
+            }
+            Key::ApiBase => self.agent.api_base = value::text(value)?.filter(|base| !base.is_empty()),
+            Key::Temperature => self.agent.temperature = Some(value::temperature(value)?),
+            Key::MaxTokens => self.agent.max_tokens = Some(value::count(value)?),
+            Key::MaxTurns => self.agent.max_turns = Some(value::small_count(value)?),
+            Key::Timeout => self.agent.timeout = Some(value::duration(value)?),
+            Key::TimeoutMinutes => self.agent.timeout = Some(value::minutes(value)?),
+            Key::MaxConcurrency => self.agent.max_concurrency = Some(value::small_count(value)?),
+            Key::AllowSkills => self.agent.allow_skills = value::flag(value)?,
+            Key::IgnoreInstructions => self.agent.ignore_instructions = value::flag(value)?,
+            Key::Tools => return self.tools(value),
+            Key::Lend => return self.lend(value),
+            Key::Deny => return self.deny(value),
+            Key::DisallowedTools => return self.disallowed(value),
+            Key::Permission => return self.permission(value),
+            Key::PermissionMode => return self.permission_mode(value),
+            Key::SandboxMode => return self.sandbox_mode(value),
+            Key::ApprovalPolicy => return self.approval_policy(value),
+            Key::ReadOnly => return self.read_only(value),
+            Key::Agents => return self.agents(value),
+            Key::Mode => return self.mode(value, format),
+            Key::Disable => return disable(value),
+            Key::Kind => return kind(value),
+            Key::Section => {}
+            Key::Ignored(why) => return Ok((Class::Ignored, why.to_owned())),
+        }
+        honoured()
+    }
+
+    fn description(&mut self, value: &Value) -> Said {
+        let text = value::text(value)?.unwrap_or_default();
+        let unescaped = text.replace("\\n", "\n").trim().to_owned();
+        let is_same = unescaped == text;
+        self.agent.description = unescaped;
+        match is_same {
+            true => honoured(),
+            false => Ok((Class::Translated, "`\\n` ends a line".to_owned())),
+        }
+    }
+
+    fn prompt(&mut self, field: &Field) -> Said {
+        let text = value::text(&field.value)?.unwrap_or_default();
+        if text.starts_with("{file:") {
+            return Err("names another file, which is not read; put the text itself here".to_owned());
+        }
+        self.prompts.push((field.key.clone(), text));
+        honoured()
+    }
+
+    fn model(&mut self, value: &Value, format: Format) -> Said {
+        if value.is_array() {
+            return Ok((Class::Ignored, "is a list of choices; the parent's model is used".to_owned()));
+        }
+        let name = value::text(value)?.unwrap_or_default();
+        let (model, class, text) = model::choose(&name, format, self.names_provider);
+        self.agent.model = model;
+        Ok((class, text))
+    }
+
+    fn finish(mut self, document: Document, file: &Path, format: Format, entry: Option<&str>) -> Built {
+        self.settle_name(file, format, entry);
+        self.settle_prompt(document.body, file, format);
+        self.settle_tools();
+        self.agent.mode = self.narrow.mode;
+        self.agent.deny = self.narrow.deny.iter().cloned().collect();
+        if format.has_our_defaults() {
+            self.agent.temperature.get_or_insert(TEMPERATURE);
+            self.agent.max_tokens.get_or_insert(MAX_TOKENS);
+        }
+        let refusal = self.notes.iter().find(|note| note.class == Class::Refused);
+        let outcome = match refusal {
+            Some(note) => Err(Fault { line: note.line, cause: format!("`{}` {}", note.key, note.text) }),
+            None => Ok((self.agent, self.api_key)),
+        };
+        Built { notes: self.notes, outcome }
+    }
+
+    fn settle_name(&mut self, file: &Path, format: Format, entry: Option<&str>) {
+        let written = entry.map(str::to_owned).unwrap_or_else(|| std::mem::take(&mut self.agent.name));
+        let title = self.display_name.take().unwrap_or_default();
+        let name = [&written, &title].into_iter().find(|name| !name.trim().is_empty()).cloned();
+        match id::id(file, format, name.as_deref()) {
+            Ok(id) => self.agent.id = id,
+            Err(cause) => self.refuse("id", None, format!("is missing: {cause}")),
+        }
+        if name.is_none() && format.has_our_defaults() {
+            self.refuse("name", None, "is missing".to_owned());
+        }
+        if self.agent.description.is_empty() {
+            match format {
+                Format::Brigade => self.refuse("description", None, "is missing".to_owned()),
+                _ => self.note(
+                    "description",
+                    None,
+                    Class::Ignored,
+                    "is missing; nobody can tell when to use this agent".to_owned(),
+                ),
+            }
+        }
+        let shown = if title.is_empty() { name.unwrap_or_else(|| self.agent.id.clone()) } else { title };
+        self.agent.name = one_line(&shown);
+    }
+
+    /// The body, or the first of the keys that hold a prompt.
+    fn settle_prompt(&mut self, body: String, file: &Path, format: Format) {
+        let mut prompts = std::mem::take(&mut self.prompts);
+        prompts.retain(|(_, text)| !text.is_empty());
+        // Where there are instructions too, a prompt is the first task.
+        prompts.sort_by_key(|(key, _)| key == "prompt");
+        let mut prompts = prompts.into_iter();
+        let keyed = if body.is_empty() { prompts.next() } else { None };
+        self.agent.prompt = keyed.map_or(body, |(_, text)| text);
+        let rest: Vec<String> = prompts.map(|(key, _)| key).collect();
+        for note in self.notes.iter_mut().filter(|note| rest.contains(&note.key)) {
+            note.class = Class::Ignored;
+            note.text = "another prompt comes first".to_owned();
+        }
+        if self.agent.prompt.is_empty() {
+            // Settings of any program are TOML or JSON too; what has no prompt was not meant to be an agent.
+            match (format, Text::of(file)) {
+                (_, Some(Text::Markdown)) => self.note("prompt", None, Class::Ignored, "is empty".to_owned()),
+                (Format::Codex, _) => self.refuse("developer_instructions", None, "is missing".to_owned()),
+                (Format::Goose, _) => self.refuse("instructions", None, "is missing".to_owned()),
+                _ => self.refuse("prompt", None, "is missing".to_owned()),
+            }
+        }
+        if format == Format::Picklebot {
+            self.picklebot(file);
+        }
+    }
+
+    /// What only picklebot does with its files.
+    fn picklebot(&mut self, file: &Path) {
+        if self.agent.prompt.contains("{{") {
+            self.note("{{…}}", None, Class::Ignored, "the body is used as it is written".to_owned());
+        }
+        if file.with_file_name("SOUL.md").exists() {
+            self.note("SOUL.md", None, Class::Ignored, "only AGENT.md is read".to_owned());
+        }
+    }
+}
+
+fn disable(value: &Value) -> Said {
+    match value::flag(value)? {
+        true => Err("switches this agent off".to_owned()),
+        false => honoured(),
+    }
+}
+
+fn kind(value: &Value) -> Said {
+    match value::text(value)?.as_deref() {
+        Some("remote") => Err("is an agent on another machine, which cannot be run here".to_owned()),
+        _ => Ok((Class::Ignored, "agents run here".to_owned())),
+    }
+}
+
+/// A name as it is shown: one line, without brackets that could look like somebody speaking.
+fn one_line(name: &str) -> String {
+    let plain: String =
+        name.chars().map(|c| if c.is_control() || matches!(c, '[' | ']') { ' ' } else { c }).collect();
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    words.join(" ").chars().take(LONGEST_NAME).collect()
+}

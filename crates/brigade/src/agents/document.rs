@@ -1,0 +1,171 @@
+//! From text to keys and a body, whatever the file is written in.
+
+use std::collections::HashMap;
+
+use brigade_core::json;
+use serde_json::{Map, Value};
+
+use super::format::Text;
+use super::problem::Fault;
+use super::{lines, yaml};
+
+/// One key of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Field {
+    pub(super) key: String,
+    pub(super) line: Option<u32>,
+    pub(super) value: Value,
+}
+
+/// A file, taken apart.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    pub(super) fields: Vec<Field>,
+    /// What stands below the frontmatter, trimmed.
+    pub(super) body: String,
+    /// Why the keys were told apart line by line, where they were.
+    pub(super) repaired: Option<String>,
+}
+
+/// The part of a file that has the keys.
+pub(super) struct Head<'a> {
+    pub(super) text: std::borrow::Cow<'a, str>,
+    /// The line of the file that its first line is.
+    pub(super) first_line: u32,
+    pub(super) body: String,
+}
+
+impl Document {
+    pub(super) fn parse(head: Head<'_>, text: Text) -> Result<Document, Fault> {
+        match text {
+            Text::Markdown => markdown(head),
+            Text::Yaml => {
+                Ok(Document { fields: fields(yaml::parse(&head.text)?, &head)?, ..Document::default() })
+            }
+            Text::Toml => {
+                let value: Value = toml::from_str(&head.text).map_err(|error| {
+                    let at = error.span().map(|span| line_at(&head.text, span.start));
+                    Fault { line: at, cause: format!("is not valid TOML: {}", error.message()) }
+                })?;
+                Ok(Document { fields: fields(value, &head)?, ..Document::default() })
+            }
+            Text::Json => {
+                let value = json::parse(&head.text).map_err(|error| {
+                    let line = u32::try_from(error.line()).ok().filter(|line| *line > 0);
+                    Fault { line, cause: format!("is not valid JSON: {error}") }
+                })?;
+                Ok(Document { fields: fields(value, &head)?, ..Document::default() })
+            }
+        }
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+        self.fields.iter().find(|field| field.key == key).map(|field| &field.value)
+    }
+}
+
+impl Head<'_> {
+    /// The part of a file that has the keys: all of it, or the frontmatter of Markdown.
+    pub(super) fn of(text: &str, written: Text) -> Result<Head<'_>, Fault> {
+        match written {
+            Text::Markdown => frontmatter(text),
+            Text::Toml | Text::Yaml | Text::Json => {
+                Ok(Head { text: text.into(), first_line: 1, body: String::new() })
+            }
+        }
+    }
+}
+
+/// Keys that are valid YAML, or else keys told apart line by line.
+fn markdown(mut head: Head<'_>) -> Result<Document, Fault> {
+    let below = head.first_line.saturating_sub(1);
+    let shift = |fault: Fault| Fault { line: fault.line.map(|line| line.saturating_add(below)), ..fault };
+    let body = std::mem::take(&mut head.body);
+    match yaml::read(&head.text) {
+        Ok(value) => Ok(Document { fields: fields(value, &head)?, body, repaired: None }),
+        Err(yaml::Error::Bomb(fault)) => Err(shift(fault)),
+        Err(yaml::Error::Invalid(fault)) => {
+            let fault = shift(fault);
+            let fields =
+                lines::split(&head.text, head.first_line).map_err(|cause| cause.unwrap_or(fault.clone()))?;
+            let place = fault.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+            Ok(Document { fields, body, repaired: Some(format!("{place}{}", fault.cause)) })
+        }
+    }
+}
+
+fn fields(value: Value, head: &Head<'_>) -> Result<Vec<Field>, Fault> {
+    let map = match value {
+        Value::Object(map) => map,
+        Value::Null => Map::new(),
+        Value::Array(_) => {
+            return Err(Fault::at(
+                head.first_line,
+                "is a list of agents, which only other machines could run; write one agent with keys such as `name: …`",
+            ));
+        }
+        _ => return Err(Fault::at(head.first_line, "has no keys; write them as `name: …`")),
+    };
+    let at = key_lines(head);
+    let field = |(key, value): (String, Value)| Field { line: at.get(key.as_str()).copied(), key, value };
+    let mut fields: Vec<Field> = map.into_iter().map(field).collect();
+    fields.sort_by_key(|field| field.line);
+    Ok(fields)
+}
+
+/// The line in which each key stands first.
+fn key_lines<'a>(head: &'a Head<'_>) -> HashMap<&'a str, u32> {
+    let mut found = HashMap::new();
+    for (number, line) in (head.first_line..).zip(head.text.lines()) {
+        let line = line.trim_start_matches([' ', '\t', '[', '{', ',']);
+        let key = match line.chars().next() {
+            Some(quote @ ('"' | '\'')) => line[1..].split(quote).next(),
+            _ => line.split([':', '=', ']', '.']).next().map(str::trim_end),
+        };
+        if let Some(key) = key.filter(|key| !key.is_empty()) {
+            found.entry(key).or_insert(number);
+        }
+    }
+    found
+}
+
+fn line_at(text: &str, offset: usize) -> u32 {
+    let before = text.as_bytes().get(..offset).unwrap_or_default();
+    u32::try_from(before.iter().filter(|byte| **byte == b'\n').count() + 1).unwrap_or(u32::MAX)
+}
+
+/// Splits Markdown at its frontmatter, which may be indented as a whole.
+fn frontmatter(text: &str) -> Result<Head<'_>, Fault> {
+    let none =
+        || Fault::at(1, "has no frontmatter; begin the file with a line `---`, keys, and another `---`");
+    let all: Vec<&str> = text.lines().collect();
+    let opening = all.iter().position(|line| !line.trim().is_empty()).ok_or_else(none)?;
+    if all[opening].trim() != "---" {
+        return Err(none());
+    }
+    let indent = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
+    let outer = indent(all[opening]);
+    let inside = &all[opening + 1..];
+    let is_closing = |line: &&str| matches!(line.trim(), "---" | "...") && indent(line) <= outer;
+    let opened = u32::try_from(opening).unwrap_or(u32::MAX - 2).saturating_add(1);
+    let Some(closing) = inside.iter().position(is_closing) else {
+        return Err(Fault::at(opened, "the frontmatter that begins here is not closed by a line `---`"));
+    };
+    let keys = &inside[..closing];
+    let common =
+        keys.iter().filter(|line| !line.trim().is_empty()).map(|line| indent(line)).min().unwrap_or(0);
+    let text = dedent(keys, common);
+    let body = dedent(&inside[closing + 1..], outer);
+    Ok(Head { text: text.into(), first_line: opened.saturating_add(1), body: body.trim().to_owned() })
+}
+
+/// The lines without so much of their indentation, as far as they have it.
+fn dedent(lines: &[&str], columns: usize) -> String {
+    let mut text = String::with_capacity(lines.iter().map(|line| line.len() + 1).sum());
+    for line in lines {
+        let blanks = line.len() - line.trim_start_matches([' ', '\t']).len();
+        text.push_str(&line[columns.min(blanks)..]);
+        text.push('\n');
+    }
+    text
+}

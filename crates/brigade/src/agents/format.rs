@@ -1,0 +1,117 @@
+//! Whose files can be read, and how each is told from the others.
+
+use std::path::{Component, Path};
+
+use serde::Serialize;
+
+/// Whose format a file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// `<id>/AGENT.md`: the format of Brigade.
+    Brigade,
+    /// `<id>/AGENT.md` with the section `llm`.
+    Picklebot,
+    /// `<id>/AGENTS.md`.
+    Deepagents,
+    /// Markdown of Claude Code, and whatever else looks like it.
+    Claude,
+    /// TOML of Codex.
+    Codex,
+    /// Markdown or JSON of OpenCode.
+    Opencode,
+    /// Markdown of Gemini CLI.
+    Gemini,
+    /// A recipe of goose.
+    Goose,
+    /// Markdown of Cursor.
+    Cursor,
+    /// A droid of Factory.
+    Factory,
+    /// `*.agent.md` of Copilot.
+    Copilot,
+}
+
+/// How the text of a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Text {
+    Markdown,
+    Toml,
+    Yaml,
+    Json,
+}
+
+impl Format {
+    /// The name of the format.
+    pub fn word(self) -> &'static str {
+        match self {
+            Format::Brigade => "brigade",
+            Format::Picklebot => "picklebot",
+            Format::Deepagents => "deepagents",
+            Format::Claude => "claude",
+            Format::Codex => "codex",
+            Format::Opencode => "opencode",
+            Format::Gemini => "gemini",
+            Format::Goose => "goose",
+            Format::Cursor => "cursor",
+            Format::Factory => "factory",
+            Format::Copilot => "copilot",
+        }
+    }
+
+    /// The format by the place of the file; what it says may still change it.
+    pub(super) fn of(path: &Path) -> Format {
+        let name = file_name(path);
+        let within = |folder: &str| path.components().any(|part| part == Component::Normal(folder.as_ref()));
+        match Text::of(path) {
+            Some(Text::Toml) => return Format::Codex,
+            Some(Text::Yaml) => return Format::Goose,
+            Some(Text::Json) if within(".goose") => return Format::Goose,
+            Some(Text::Json) => return Format::Opencode,
+            Some(Text::Markdown) | None => {}
+        }
+        match name {
+            "AGENT.md" => Format::Brigade,
+            "AGENTS.md" => Format::Deepagents,
+            _ if name.ends_with(".agent.md") => Format::Copilot,
+            _ if within(".opencode") || within("opencode") => Format::Opencode,
+            _ if within(".gemini") => Format::Gemini,
+            _ if within(".cursor") => Format::Cursor,
+            _ if within(".factory") || within("droids") => Format::Factory,
+            _ => Format::Claude,
+        }
+    }
+
+    /// Whether the id is the name of the folder.
+    pub(super) fn is_a_folder(self) -> bool {
+        matches!(self, Format::Brigade | Format::Picklebot | Format::Deepagents)
+    }
+
+    /// Whether the defaults of contract C hold.
+    pub(super) fn has_our_defaults(self) -> bool {
+        matches!(self, Format::Brigade | Format::Picklebot)
+    }
+}
+
+impl Text {
+    /// How the file is written, if it can be a definition at all.
+    pub(super) fn of(path: &Path) -> Option<Text> {
+        match path.extension()?.to_str()? {
+            "md" | "markdown" => Some(Text::Markdown),
+            "toml" => Some(Text::Toml),
+            "yaml" | "yml" => Some(Text::Yaml),
+            "json" => Some(Text::Json),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn file_name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// The name of a file without what tells its format.
+pub(super) fn stem(path: &Path) -> &str {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    stem.strip_suffix(".agent").unwrap_or(stem)
+}

@@ -1,0 +1,115 @@
+//! Ids: what people and models name an agent by.
+
+use std::path::{Component, Path};
+
+use super::format::{Format, stem};
+
+/// The longest id.
+const LONGEST: usize = 64;
+/// The agent that exists without a file.
+const BUILT_IN: &str = "lead";
+
+/// Whether a text is an id: 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-`, and a letter or digit first.
+pub fn is_id(text: &str) -> bool {
+    let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    (1..=LONGEST).contains(&text.len())
+        && text.bytes().next().is_some_and(letter)
+        && text.bytes().all(|b| letter(b) || matches!(b, b'.' | b'_' | b'-'))
+}
+
+/// The id of what stands in a file.
+pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<String, String> {
+    let id = if format.is_a_folder() {
+        let folder =
+            file.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
+        if !is_id(folder) {
+            return Err(format!(
+                "the folder `{folder}` cannot be an id; name it with 1 to 64 of a-z, 0-9, `.`, `_`, `-`"
+            ));
+        }
+        folder.to_owned()
+    } else {
+        let path = || (format == Format::Opencode).then(|| nested(file)).flatten();
+        let first = match format {
+            Format::Opencode => path().or_else(|| name.map(str::to_owned)),
+            _ => name.map(str::to_owned),
+        };
+        let slugs = [first.as_deref().unwrap_or_default(), stem(file)].map(slug);
+        let found = slugs.into_iter().find(|slug| !slug.is_empty());
+        found
+            .ok_or_else(|| "neither `name` nor the file's name has letters for an id (a-z, 0-9)".to_owned())?
+    };
+    match id == BUILT_IN {
+        true => Err(format!("`{BUILT_IN}` is the agent that exists without a file; choose another name")),
+        false => Ok(id),
+    }
+}
+
+/// The id that a file has by its place alone.
+pub(super) fn of_file(file: &Path) -> Option<String> {
+    id(file, Format::of(file), None).ok()
+}
+
+/// The path below the folder of agents, where OpenCode takes the name from.
+fn nested(file: &Path) -> Option<String> {
+    let parts: Vec<&str> =
+        file.parent()?.components().map(Component::as_os_str).filter_map(|part| part.to_str()).collect();
+    let root = parts.iter().rposition(|part| matches!(*part, "agent" | "agents"))?;
+    let mut name = parts.get(root + 1..)?.to_vec();
+    name.push(stem(file));
+    Some(name.join("-"))
+}
+
+/// A name made into an id.
+fn slug(name: &str) -> String {
+    let mut slug = String::new();
+    for c in name.chars().flat_map(char::to_lowercase) {
+        match c {
+            'a'..='z' | '0'..='9' => slug.push(c),
+            '.' | '_' if !slug.is_empty() => slug.push(c),
+            // C# and C++ are two languages.
+            '#' if !slug.is_empty() => slug.push_str("sharp"),
+            '+' if !slug.is_empty() => slug.push('p'),
+            _ if !slug.is_empty() && !slug.ends_with('-') => slug.push('-'),
+            _ => {}
+        }
+        if slug.len() >= LONGEST {
+            break;
+        }
+    }
+    slug.truncate(LONGEST);
+    slug.trim_end_matches(['-', '.', '_']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_have_plain_letters() {
+        for good in ["a", "code-reviewer", "powershell-5.1-expert", "a_b", "9"] {
+            assert!(is_id(good), "{good}");
+        }
+        for bad in ["", ".", "..", "-a", "A", "a b", "a/b", "é", &"a".repeat(65)] {
+            assert!(!is_id(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_become_ids() {
+        assert_eq!(slug("Code Reviewer"), "code-reviewer");
+        assert_eq!(slug("plugin:agent"), "plugin-agent");
+        assert_eq!((slug("C# Expert"), slug("C++ Expert")), ("csharp-expert".into(), "cpp-expert".into()));
+        assert_eq!(slug("powershell-5.1-expert"), "powershell-5.1-expert");
+        assert_eq!(slug("../../etc/passwd"), "etc-passwd");
+        assert_eq!(slug("日本語"), "");
+        assert!(is_id(&slug(&"long name ".repeat(40))) && is_id(&slug(&format!("a{}", "#".repeat(90)))));
+    }
+
+    #[test]
+    fn the_path_names_an_agent_of_opencode() {
+        let file = Path::new("/p/.opencode/agents/review/security.md");
+        assert_eq!(id(file, Format::Opencode, Some("other")), Ok("review-security".to_owned()));
+        assert!(id(Path::new("/p/lead.md"), Format::Claude, None).is_err());
+    }
+}

@@ -1,0 +1,243 @@
+//! The keys of all formats in one table.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// What a key is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Name,
+    DisplayName,
+    Description,
+    /// The prompt where it does not stand in the body.
+    Prompt,
+    Model,
+    Provider,
+    Credential,
+    ApiBase,
+    Temperature,
+    MaxTokens,
+    Tools,
+    Lend,
+    Deny,
+    DisallowedTools,
+    PermissionMode,
+    Permission,
+    SandboxMode,
+    ApprovalPolicy,
+    ReadOnly,
+    /// The agents that it may hand work to.
+    Agents,
+    Mode,
+    MaxTurns,
+    Timeout,
+    TimeoutMinutes,
+    MaxConcurrency,
+    AllowSkills,
+    IgnoreInstructions,
+    /// A section with keys of this table.
+    Section,
+    Disable,
+    Kind,
+    /// No effect, and why.
+    Ignored(&'static str),
+}
+
+use Key::Ignored;
+
+const STYLE: Key = Ignored("only how it looks there");
+const SERVERS: Key = Ignored("servers of tools are configured by the person, not by an agent file");
+const HOOKS: Key = Ignored("an agent file runs no commands");
+const HOST: Key = Ignored("about the program that the file was written for");
+const TUNING: Key = Ignored("models are tuned by temperature and max_tokens only");
+const RECIPE: Key = Ignored("recipes are used for their instructions only");
+
+/// Every key by its usual spellings.
+const TABLE: &[(&[&str], Key)] = &[
+    (&["name"], Key::Name),
+    (&["display_name", "title"], Key::DisplayName),
+    (&["description"], Key::Description),
+    (&["prompt", "system", "system_prompt", "instructions", "developer_instructions"], Key::Prompt),
+    (&["model", "goose_model"], Key::Model),
+    (&["provider", "goose_provider"], Key::Provider),
+    (&["api_key"], Key::Credential),
+    (&["api_base", "base_url"], Key::ApiBase),
+    (&["temperature"], Key::Temperature),
+    (&["max_tokens"], Key::MaxTokens),
+    (&["tools", "allowed_tools"], Key::Tools),
+    (&["lend"], Key::Lend),
+    (&["deny"], Key::Deny),
+    (&["disallowedTools"], Key::DisallowedTools),
+    (&["permissionMode"], Key::PermissionMode),
+    (&["permission", "permissions"], Key::Permission),
+    (&["sandbox_mode"], Key::SandboxMode),
+    (&["approval_policy"], Key::ApprovalPolicy),
+    (&["readonly"], Key::ReadOnly),
+    (&["mode"], Key::Mode),
+    (&["max_turns", "steps", "maxSteps", "max_iterations"], Key::MaxTurns),
+    (&["timeout"], Key::Timeout),
+    (&["timeout_mins"], Key::TimeoutMinutes),
+    (&["max_concurrency"], Key::MaxConcurrency),
+    (&["allow_skills"], Key::AllowSkills),
+    (&["ignore_instructions", "omitClaudeMd"], Key::IgnoreInstructions),
+    (&["llm", "settings"], Key::Section),
+    (&["disable", "disabled"], Key::Disable),
+    (&["kind"], Key::Kind),
+    (
+        &["color", "emoji", "vibe", "icon", "tags", "category", "version", "author", "metadata", "license"],
+        STYLE,
+    ),
+    (&["mcpServers", "mcp_servers", "extensions"], SERVERS),
+    (&["hooks"], HOOKS),
+    (&["skills"], Ignored("skills are offered as a whole, by `allow_skills`")),
+    (&["memory"], Ignored("memory is shared by all agents")),
+    (&["background", "is_background"], Ignored("the call says whether it waits")),
+    (&["isolation"], Ignored("every agent works in the workspace of its parent")),
+    (
+        &["hidden", "user_invocable", "disable_model_invocation"],
+        Ignored("agents are offered to every other agent"),
+    ),
+    (&["initialPrompt", "argument_hint", "handoffs", "target", "nickname_candidates"], HOST),
+    (&["observer", "observerMessage", "criticalSystemReminder_EXPERIMENTAL", "autoCompactWindow"], HOST),
+    (&["agents"], Key::Agents),
+    (&["effort", "variant", "top_p", "options", "request", "personality", "service_tier"], TUNING),
+    (&["model_reasoning_effort", "model_reasoning_summary", "model_verbosity"], TUNING),
+    (&["activities", "parameters", "response", "sub_recipes", "retry"], RECIPE),
+];
+
+/// Keys of which a misspelling would widen what an agent may do.
+const AUTHORITY: [&str; 11] = [
+    "tools",
+    "allowedtools",
+    "disallowedtools",
+    "permission",
+    "permissions",
+    "permissionmode",
+    "sandboxmode",
+    "readonly",
+    "lend",
+    "deny",
+    "mode",
+];
+
+/// Keys that begin lines of dialogues as well, and stand in files that are not Markdown.
+const NOT_IN_MARKDOWN: [&str; 12] = [
+    "system",
+    "instructions",
+    "title",
+    "version",
+    "author",
+    "settings",
+    "options",
+    "request",
+    "activities",
+    "parameters",
+    "response",
+    "retry",
+];
+
+/// What a key is about: case, `-` and `_` do not matter.
+pub(super) fn key(name: &str) -> Option<Key> {
+    static FOLDED: LazyLock<HashMap<String, Key>> = LazyLock::new(|| {
+        let entries =
+            TABLE.iter().flat_map(|(spellings, key)| spellings.iter().map(|name| (fold(name), *key)));
+        entries.collect()
+    });
+    FOLDED.get(&fold(name)).copied()
+}
+
+/// Whether a line that begins like this begins a field.
+pub(super) fn stands_in_markdown(name: &str) -> bool {
+    if name.starts_with(char::is_uppercase) || NOT_IN_MARKDOWN.contains(&name) {
+        return false;
+    }
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') && key(name).is_some()
+}
+
+/// Whether the key narrows or widens what an agent may do.
+pub(super) fn is_about_authority(name: &str) -> bool {
+    AUTHORITY.contains(&fold(name).as_str())
+}
+
+/// Whether the key holds prose.
+pub(super) fn is_prose(name: &str) -> bool {
+    matches!(key(name), Some(Key::Description | Key::Prompt))
+}
+
+/// The key about authority that an unknown one was probably meant to be.
+pub(super) fn misspelled(name: &str) -> Option<&'static str> {
+    let folded = fold(name);
+    let near =
+        |known: &&&str| known.len() > 4 && distance(&folded, known) <= if known.len() > 5 { 2 } else { 1 };
+    AUTHORITY.iter().find(near).copied()
+}
+
+/// A key without what spellings differ in.
+pub(super) fn fold(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
+}
+
+/// How many letters have to change; long names are not worth comparing.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(24).collect(), b.chars().collect());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = i;
+        let mut last = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let above = row.get(j + 1).copied().unwrap_or(usize::MAX);
+            let next = (diagonal + usize::from(x != y)).min(above + 1).min(last + 1);
+            diagonal = above;
+            if let Some(slot) = row.get_mut(j) {
+                *slot = last;
+            }
+            last = next;
+        }
+        if let Some(slot) = row.last_mut() {
+            *slot = last;
+        }
+    }
+    row.last().copied().unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_do_not_matter() {
+        for name in ["max_turns", "maxTurns", "max-turns", "MaxTurns"] {
+            assert_eq!(key(name), Some(Key::MaxTurns));
+        }
+        assert_eq!(key("mcp-servers"), Some(SERVERS));
+        assert_eq!(key("apiKey"), Some(Key::Credential));
+        assert_eq!(key("colour"), None);
+    }
+
+    #[test]
+    fn a_misspelled_whitelist_is_recognised() {
+        assert_eq!(misspelled("tool"), Some("tools"));
+        assert_eq!(misspelled("toolz"), Some("tools"));
+        assert_eq!(misspelled("dissallowed_tools"), Some("disallowedtools"));
+        assert_eq!(misspelled("read_olny"), Some("readonly"));
+        for other in ["roles", "rules", "skill", "expertise_level", "model_tier", "x", ""] {
+            assert_eq!(misspelled(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn dialogues_are_no_keys() {
+        for word in ["user", "assistant", "Context", "system", "Name", "<example>", "- model"] {
+            assert!(!stands_in_markdown(word), "{word}");
+        }
+        assert!(stands_in_markdown("tools") && stands_in_markdown("permissionMode"));
+    }
+
+    #[test]
+    fn distances_are_those_of_letters() {
+        assert_eq!(distance("tools", "tools"), 0);
+        assert_eq!(distance("tool", "tools"), 1);
+        assert_eq!(distance("toosl", "tools"), 2);
+        assert_eq!(distance("", "abc"), 3);
+    }
+}

@@ -1,0 +1,74 @@
+//! The key `model`, as other programs write it.
+
+use super::format::Format;
+use super::problem::Class;
+
+/// What a name of a model comes to: the model, or none for the parent's; and what is said about it.
+pub(super) type Choice = (Option<String>, Class, String);
+
+/// Prefixes by which the names of a provider are known.
+const PROVIDERS: [(&str, &str); 8] = [
+    ("claude-", "anthropic"),
+    ("gpt-", "openai"),
+    ("o1", "openai"),
+    ("o3", "openai"),
+    ("o4", "openai"),
+    ("codex-", "openai"),
+    ("gemini-", "gemini"),
+    ("chatgpt-", "openai"),
+];
+
+/// Reads a name. A name that stands alone is taken as it is in files that name their provider.
+pub(super) fn choose(name: &str, format: Format, names_provider: bool) -> Choice {
+    if matches!(name, "" | "inherit" | "default") {
+        return (None, Class::Honoured, "the parent's model".to_owned());
+    }
+    let as_it_is = || (Some(name.to_owned()), Class::Honoured, String::new());
+    if names_provider || format.has_our_defaults() {
+        return as_it_is();
+    }
+    let is_plain = name.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '|' | '\'' | '"' | '(' | '['));
+    if is_plain && name.contains('/') {
+        return as_it_is();
+    }
+    if let Some((provider, model)) = name.split_once(':')
+        && is_plain
+        && !provider.is_empty()
+        && !model.is_empty()
+    {
+        let model = format!("{provider}/{model}");
+        return (Some(model.clone()), Class::Translated, model);
+    }
+    let lower = name.to_ascii_lowercase();
+    match PROVIDERS.iter().find(|(prefix, _)| is_plain && lower.starts_with(prefix)) {
+        Some((_, provider)) => {
+            let model = format!("{provider}/{lower}");
+            (Some(model.clone()), Class::Translated, model)
+        }
+        None => (
+            None,
+            Class::Ignored,
+            "is a name that only the other program knows; the parent's model is used, or write provider/model"
+                .to_owned(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_models_come_in_many_forms() {
+        let model = |name: &str| choose(name, Format::Claude, false).0;
+        assert_eq!(model("inherit"), None);
+        assert_eq!(model("sonnet"), None);
+        assert_eq!(model("anthropic/claude-sonnet-4-5").as_deref(), Some("anthropic/claude-sonnet-4-5"));
+        assert_eq!(model("openai:gpt-5").as_deref(), Some("openai/gpt-5"));
+        assert_eq!(model("claude-sonnet-4-20250514").as_deref(), Some("anthropic/claude-sonnet-4-20250514"));
+        assert_eq!(model("GPT-4.1").as_deref(), Some("openai/gpt-4.1"));
+        assert_eq!(model("GPT-4.1 | 'gpt-5'"), None);
+        assert_eq!(choose("any", Format::Brigade, false).0.as_deref(), Some("any"));
+        assert_eq!(choose("script:x.toml", Format::Brigade, false).0.as_deref(), Some("script:x.toml"));
+    }
+}

@@ -1,0 +1,91 @@
+//! One file, read as what it is.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::build::{Built, build};
+use super::document::{Document, Field, Head};
+use super::format::{Format, Text};
+use super::problem::{Fault, Problem};
+use super::secret::{secrets, without};
+use super::{Definition, Refusal, Report, file};
+
+/// Reads a file and says what became of it. A file of OpenCode's configuration may hold several agents.
+pub(super) fn read(path: &Path) -> Vec<Report> {
+    let format = Format::of(path);
+    let text = match file::read(path) {
+        Ok(text) => text,
+        Err(fault) => return vec![refused(path, format, fault, &[])],
+    };
+    let written = Text::of(path).unwrap_or(Text::Markdown);
+    let head = match Head::of(&text, written) {
+        Ok(head) => head,
+        Err(fault) => return vec![refused(path, format, fault, &[])],
+    };
+    let hidden = secrets(&head.text);
+    match Document::parse(head, written) {
+        Ok(document) => documents(document, format)
+            .into_iter()
+            .map(|(document, format, entry)| {
+                let built = build(document, path, format, entry.as_deref());
+                report(path, format, built, &hidden)
+            })
+            .collect(),
+        Err(fault) => vec![refused(path, format, fault, &hidden)],
+    }
+}
+
+/// What a file holds decides in the end whose format it is.
+fn documents(mut document: Document, format: Format) -> Vec<(Document, Format, Option<String>)> {
+    match format {
+        Format::Brigade if document.get("llm").is_some() => vec![(document, Format::Picklebot, None)],
+        Format::Opencode => {
+            let several =
+                document.fields.iter().position(|field| field.key == "agent" && field.value.is_object());
+            if let Some(at) = several {
+                return entries(document.fields.swap_remove(at));
+            }
+            let is_recipe = document.get("title").is_some() && document.get("instructions").is_some();
+            vec![(document, if is_recipe { Format::Goose } else { format }, None)]
+        }
+        _ => vec![(document, format, None)],
+    }
+}
+
+fn entries(agents: Field) -> Vec<(Document, Format, Option<String>)> {
+    let Value::Object(agents_by_name) = agents.value else { return Vec::new() };
+    let document = |value: Value| {
+        let fields = match value {
+            Value::Object(map) => {
+                map.into_iter().map(|(key, value)| Field { key, line: agents.line, value }).collect()
+            }
+            // A name without a section has nothing to say.
+            _ => Vec::new(),
+        };
+        Document { fields, ..Document::default() }
+    };
+    agents_by_name.into_iter().map(|(name, value)| (document(value), Format::Opencode, Some(name))).collect()
+}
+
+fn report(path: &Path, format: Format, built: Built, hidden: &[String]) -> Report {
+    let mut notes = built.notes;
+    for note in &mut notes {
+        note.text = without(hidden, std::mem::take(&mut note.text));
+        note.key = without(hidden, std::mem::take(&mut note.key));
+    }
+    let outcome = match built.outcome {
+        Ok((agent, api_key)) => Ok(Definition { agent, api_key, file: path.to_owned(), format, notes }),
+        Err(fault) => Err(Refusal { problem: problem(path, fault, hidden), notes }),
+    };
+    Report { file: path.to_owned(), format, outcome }
+}
+
+fn refused(path: &Path, format: Format, fault: Fault, hidden: &[String]) -> Report {
+    let refusal = Refusal { problem: problem(path, fault, hidden), notes: Vec::new() };
+    Report { file: path.to_owned(), format, outcome: Err(refusal) }
+}
+
+fn problem(path: &Path, fault: Fault, hidden: &[String]) -> Problem {
+    Problem::refused(path, Fault { cause: without(hidden, fault.cause), ..fault })
+}

@@ -1,0 +1,56 @@
+//! A key that a definition carries.
+
+use std::fmt;
+
+/// A key of a provider. It is neither printed nor serialised; whoever needs it asks for it by name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps a key.
+    pub fn new(key: impl Into<String>) -> Secret {
+        Secret(key.into())
+    }
+
+    /// The key itself, for the request that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// What stands after `api_key` in a text, however broken the rest of it is.
+pub(super) fn secrets(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = text.lines().filter_map(secret_of).collect();
+    // A longer key may contain a shorter one.
+    found.sort_by_key(|key| std::cmp::Reverse(key.len()));
+    found
+}
+
+fn secret_of(line: &str) -> Option<String> {
+    let starts = line.bytes().enumerate().filter(|(_, byte)| byte.eq_ignore_ascii_case(&b'a'));
+    let named = starts.filter_map(|(at, _)| line.get(at..)).find(|rest| names_a_key(rest))?;
+    let rest = named.split_once([':', '='])?.1;
+    let quotes = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '{' | '}' | '&' | '|' | '>');
+    let key = rest.trim_matches(quotes);
+    (key.len() >= 4).then(|| key.to_owned())
+}
+
+fn names_a_key(text: &str) -> bool {
+    let letters = text.chars().take(8).filter(|c| !matches!(c, '_' | '-'));
+    let mut letters = letters.map(|c| c.to_ascii_lowercase());
+    "apikey".chars().all(|letter| letters.next() == Some(letter))
+}
+
+/// The text without the secrets.
+pub(super) fn without(secrets: &[String], text: String) -> String {
+    secrets.iter().fold(text, |text, secret| match text.contains(secret.as_str()) {
+        true => text.replace(secret.as_str(), "(api_key)"),
+        false => text,
+    })
+}

@@ -1,0 +1,119 @@
+//! The files beneath a folder that can be definitions.
+
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::format::{Text, file_name};
+use super::problem::{Fault, Problem};
+
+/// How deep folders are searched, and how many files are looked at.
+const DEEPEST: usize = 8;
+const MOST_FILES: usize = 10_000;
+
+/// Files that stand beside definitions and are none, in lower case.
+const NO_DEFINITIONS: [&str; 10] = [
+    "readme.md",
+    "changelog.md",
+    "contributing.md",
+    "license.md",
+    "security.md",
+    "claude.md",
+    "gemini.md",
+    "soul.md",
+    "skill.md",
+    "agents.md",
+];
+
+/// What was found, in the order of the names.
+#[derive(Default)]
+pub(super) struct Walk {
+    pub(super) files: Vec<PathBuf>,
+    pub(super) problems: Vec<Problem>,
+    visited: HashSet<(u64, u64)>,
+    is_full: bool,
+}
+
+impl Walk {
+    /// Searches a folder; one that does not exist holds nothing.
+    pub(super) fn of(folder: &Path) -> Walk {
+        let mut walk = Walk::default();
+        if !matches!(std::fs::metadata(folder), Err(error) if is_absent(&error)) {
+            walk.folder(folder, 0);
+        }
+        walk
+    }
+
+    fn problem(&mut self, path: &Path, cause: impl Into<String>) {
+        self.problems.push(Problem::refused(path, Fault::new(cause)));
+    }
+
+    fn folder(&mut self, folder: &Path, depth: usize) {
+        if depth > DEEPEST {
+            return self.problem(folder, format!("is more than {DEEPEST} folders deep and is not searched"));
+        }
+        // A link may lead back to where the search came from.
+        match std::fs::metadata(folder) {
+            Ok(seen) if self.visited.insert((seen.dev(), seen.ino())) => {}
+            Ok(_) => return,
+            Err(error) => return self.problem(folder, format!("cannot be searched: {error}")),
+        }
+        let names = match names(folder) {
+            Ok(names) => names,
+            Err(error) => return self.problem(folder, format!("cannot be searched: {error}")),
+        };
+        let own = ["AGENT.md", "AGENTS.md"]
+            .into_iter()
+            .find(|own| depth > 0 && names.iter().any(|name| name == own));
+        if let Some(own) = own {
+            return self.files.push(folder.join(own));
+        }
+        for name in names {
+            self.entry(&folder.join(&name), &name, depth);
+        }
+    }
+
+    fn entry(&mut self, path: &Path, name: &str, depth: usize) {
+        if name.starts_with('.') {
+            return;
+        }
+        let is_folder = std::fs::metadata(path).is_ok_and(|seen| seen.is_dir());
+        if is_folder {
+            return self.folder(path, depth + 1);
+        }
+        if !can_be_a_definition(path) {
+            return;
+        }
+        if self.files.len() < MOST_FILES {
+            self.files.push(path.to_owned());
+        } else if !self.is_full {
+            self.is_full = true;
+            self.problem(
+                path,
+                format!("comes after {MOST_FILES} other files; neither it nor what follows is read"),
+            );
+        }
+    }
+}
+
+fn names(folder: &Path) -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        // A name that is not UTF-8 cannot become an id.
+        names.extend(entry?.file_name().into_string());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn can_be_a_definition(path: &Path) -> bool {
+    let name = file_name(path);
+    let is_hidden_from_gemini = name.starts_with('_');
+    Text::of(path).is_some()
+        && !is_hidden_from_gemini
+        && !NO_DEFINITIONS.contains(&name.to_lowercase().as_str())
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+}

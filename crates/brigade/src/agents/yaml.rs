@@ -1,0 +1,90 @@
+//! YAML with bounds on what it may unfold to.
+
+use serde_json::Value;
+use serde_saphyr::Options;
+
+use super::problem::Fault;
+
+/// Why a text is not read as YAML.
+#[derive(Debug)]
+pub(super) enum Error {
+    /// It is not YAML.
+    Invalid(Fault),
+    /// It is YAML that unfolds to more than any definition needs.
+    Bomb(Fault),
+}
+
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 50_000,
+            max_nodes: 20_000,
+            max_depth: 24,
+            flow_nesting_limit: 24,
+            max_aliases: 64,
+            max_anchors: 64,
+            max_documents: 1,
+            max_merge_keys: 16,
+            max_recorded_anchor_events: 20_000,
+            max_recorded_anchor_bytes: 1 << 20,
+            max_total_scalar_bytes: 4 << 20,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 10_000,
+            max_replay_stack_depth: 8,
+        },
+        // `no` and `on` are words here; what has to be true or false says so itself.
+        strict_booleans: true,
+        // A snippet would show what stands beside the mistake, which may be a key.
+        with_snippet: false,
+    }
+}
+
+/// Reads YAML.
+pub(super) fn read(text: &str) -> Result<Value, Error> {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
+        let line = error.location().and_then(|place| u32::try_from(place.line()).ok());
+        match is_bomb(&error) {
+            true => Error::Bomb(Fault {
+                line,
+                cause: "unfolds to more than a definition needs: too deep, too many keys or too many aliases"
+                    .to_owned(),
+            }),
+            false => Error::Invalid(Fault { line, cause: format!("not valid YAML: {}", words(&error)) }),
+        }
+    })
+}
+
+/// Reads YAML, whatever is wrong with it.
+pub(super) fn parse(text: &str) -> Result<Value, Fault> {
+    read(text).map_err(|error| match error {
+        Error::Invalid(fault) | Error::Bomb(fault) => fault,
+    })
+}
+
+fn is_bomb(error: &serde_saphyr::Error) -> bool {
+    use serde_saphyr::Error::{
+        AliasError, AliasExpansionLimitExceeded, AliasReplayCounterOverflow, AliasReplayLimitExceeded,
+        AliasReplayStackDepthExceeded, Budget,
+    };
+    match error.without_snippet() {
+        AliasError { error, .. } => is_bomb(error),
+        Budget { .. }
+        | AliasExpansionLimitExceeded { .. }
+        | AliasReplayCounterOverflow { .. }
+        | AliasReplayLimitExceeded { .. }
+        | AliasReplayStackDepthExceeded { .. } => true,
+        // The scanner has limits of its own, and only words to tell of them.
+        other => other.to_string().contains("limit exceeded"),
+    }
+}
+
+/// What the parser says, in one line and without the place, which stands elsewhere.
+fn words(error: &serde_saphyr::Error) -> String {
+    let shown = error.to_string();
+    let first = shown.lines().next().unwrap_or_default();
+    let cause = first.split(" at line ").next().unwrap_or(first);
+    let cause = cause.strip_prefix("error: ").unwrap_or(cause);
+    // Messages quote what they stumble over; no more of it than helps.
+    cause.chars().take(160).collect()
+}

@@ -1,0 +1,288 @@
+//! Skills: instructions for a kind of work, each in a folder with a `SKILL.md`.
+//!
+//! The file begins with a name and a description between two lines `---`, as YAML; what follows is what an agent reads
+//! when it uses the skill. Other files of the folder can be read with it. Agents with `allow_skills` are offered them
+//! by the tool `skill`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use brigade_core::permission::Permissions;
+use serde::Deserialize;
+
+use crate::tool::skill::SkillTool;
+use crate::tool::{AnyTool, FileError, Files, Workspace};
+
+/// The name of the tool.
+pub const SKILL: &str = "skill";
+/// How many skills are offered.
+pub const MAX_SKILLS: usize = 40;
+/// The largest `SKILL.md`.
+pub const MAX_SKILL_BYTES: u64 = 64 * 1024;
+const MAX_NAME: usize = 64;
+/// How many entries of one folder are looked at.
+const MAX_ENTRIES: usize = 1_000;
+const FILE: &str = "SKILL.md";
+
+/// The skills that a runtime has. The default is none.
+#[derive(Clone, Default)]
+pub struct Skills {
+    list: Arc<[Skill]>,
+    tool: Option<Arc<dyn AnyTool>>,
+}
+
+/// One skill.
+#[derive(Debug, Clone)]
+pub struct Skill {
+    /// The name that agents use it by.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// What an agent reads.
+    pub body: Arc<str>,
+    /// The files of its folder, and of nothing else.
+    pub(crate) files: Files,
+}
+
+/// Something that was found and is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What is wrong with it, and what that means.
+    pub cause: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.cause)
+    }
+}
+
+impl Skills {
+    /// Finds the skills in these folders. Of two with the same name, the one in the earlier folder counts.
+    pub fn discover(folders: &[PathBuf]) -> (Skills, Vec<Problem>) {
+        let mut found = BTreeMap::new();
+        let mut problems = Vec::new();
+        for folder in folders {
+            look(folder, &mut found, &mut problems);
+        }
+        let left_out: Vec<String> = found.keys().skip(MAX_SKILLS).cloned().collect();
+        for name in left_out {
+            if let Some(skill) = found.remove(&name) {
+                let cause = format!("it is left out, because only {MAX_SKILLS} skills are offered");
+                problems.push(Problem { path: skill.place(), cause });
+            }
+        }
+        (Skills::of(found.into_values().collect()), problems)
+    }
+
+    fn of(list: Arc<[Skill]>) -> Skills {
+        let tool: Option<Arc<dyn AnyTool>> =
+            if list.is_empty() { None } else { Some(Arc::new(SkillTool::new(list.clone()))) };
+        Skills { list, tool }
+    }
+
+    /// All skills, by name.
+    pub fn list(&self) -> &[Skill] {
+        &self.list
+    }
+
+    /// The tool that agents with `allow_skills` are offered; none where there are no skills.
+    pub fn tool(&self) -> Option<&Arc<dyn AnyTool>> {
+        self.tool.as_ref()
+    }
+}
+
+impl Skill {
+    fn place(&self) -> PathBuf {
+        self.files.workspace().root().join(FILE)
+    }
+}
+
+/// Looks for skills in one folder.
+fn look(folder: &Path, found: &mut BTreeMap<String, Skill>, problems: &mut Vec<Problem>) {
+    let mut problem = |path: &Path, cause: String| problems.push(Problem { path: path.to_owned(), cause });
+    let opened = Workspace::open(folder).map_err(explain);
+    let listed = opened.and_then(|root| Ok((names(root.root())?, root)));
+    let (names, root) = match listed {
+        Ok(listed) => listed,
+        Err(cause) => return problem(folder, cause),
+    };
+    if names.len() == MAX_ENTRIES {
+        problem(folder, format!("only {MAX_ENTRIES} of its entries are looked at"));
+    }
+    for name in names {
+        let path = folder.join(&name);
+        let skill = match read(&root, &name) {
+            Ok(Some(skill)) => skill,
+            Ok(None) => continue,
+            Err(cause) => {
+                problem(&path, format!("{cause}; the skill is left out"));
+                continue;
+            }
+        };
+        if skill.name != name {
+            let other = &skill.name;
+            problem(
+                &path,
+                format!("the skill calls itself `{other}`, unlike its folder, and is used as that"),
+            );
+        }
+        match found.get(&skill.name) {
+            Some(first) => {
+                let first = first.place();
+                problem(&path, format!("{} is a skill of the same name, and is used", first.display()));
+            }
+            None => drop(found.insert(skill.name.clone(), skill)),
+        }
+    }
+}
+
+/// What may be a skill: folders, and links that may lead to one.
+fn names(folder: &Path) -> Result<BTreeSet<String>, String> {
+    let mut names = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).map_err(|error| error.to_string())?.take(MAX_ENTRIES) {
+        let entry = entry.map_err(|error| error.to_string())?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_file = entry.file_type().is_ok_and(|kind| !kind.is_dir() && !kind.is_symlink());
+        if !name.starts_with('.') && !is_file {
+            names.insert(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Reads one skill; none where the folder holds none.
+fn read(root: &Workspace, name: &str) -> Result<Option<Skill>, String> {
+    let workspace = match Workspace::open(&root.root().join(name)) {
+        Ok(workspace) => workspace,
+        Err(FileError::NotAFolder { .. }) => return Ok(None),
+        Err(error) => return Err(explain(error)),
+    };
+    if !workspace.root().starts_with(root.root()) {
+        return Err("it is a symbolic link that leads out of the folder of the skills".to_owned());
+    }
+    let files = Files::new(workspace, Arc::new(Permissions::default()), BTreeSet::from([String::new()]));
+    let content = match files.read(FILE, MAX_SKILL_BYTES) {
+        Ok(content) => content,
+        Err(FileError::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(format!("{FILE}: {}", explain(error))),
+    };
+    let text = String::from_utf8(content).map_err(|_| format!("{FILE} is not UTF-8"))?;
+    let (head, body) = parse(&text).map_err(|cause| format!("{FILE}: {cause}"))?;
+    Ok(Some(Skill { name: head.name, description: head.description, body: body.into(), files }))
+}
+
+#[derive(Debug, Deserialize)]
+struct Head {
+    name: String,
+    description: String,
+}
+
+/// Takes a `SKILL.md` apart.
+fn parse(text: &str) -> Result<(Head, &str), String> {
+    let (head, body) =
+        split(text).ok_or("it does not begin with name and description between two lines `---`")?;
+    // The line in front is the first `---`, so that errors name the line of the file.
+    let mut head: Head = serde_saphyr::from_str(&format!("\n{head}")).map_err(|error| {
+        let error = error.to_string();
+        let first = error.lines().next().unwrap_or_default();
+        first.trim_start_matches("error: ").to_owned()
+    })?;
+    head.description = head.description.trim().to_owned();
+    if !is_name(&head.name) {
+        return Err(format!(
+            "its name has to be 1 to {MAX_NAME} lower-case letters and digits, with single `-` between them"
+        ));
+    }
+    if head.description.is_empty() {
+        return Err("its description is empty".to_owned());
+    }
+    if body.is_empty() {
+        return Err("nothing follows its description".to_owned());
+    }
+    Ok((head, body))
+}
+
+/// The text between the first two lines `---`, and what follows them.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let is_rule = |line: &str| line.trim_end() == "---";
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let first = text.split_inclusive('\n').next().filter(|line| is_rule(line))?;
+    let rest = &text[first.len()..];
+    let mut end = 0;
+    for line in rest.split_inclusive('\n') {
+        if is_rule(line) {
+            return Some((&rest[..end], rest[end + line.len()..].trim()));
+        }
+        end += line.len();
+    }
+    None
+}
+
+fn is_name(name: &str) -> bool {
+    let part =
+        |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    name.len() <= MAX_NAME && name.split('-').all(part)
+}
+
+/// Why a file of a skill cannot be read. The errors of files speak of the workspace, which this is not.
+pub(crate) fn explain(error: FileError) -> String {
+    match error {
+        FileError::NotFound { .. } => "it does not exist".to_owned(),
+        FileError::Outside { .. } => "it leads out of the folder of the skill".to_owned(),
+        FileError::TooLarge { cap, .. } => format!("it holds more than {cap} bytes"),
+        FileError::NotAFile { what, .. } => format!("it is {what}, not a file"),
+        FileError::NotAFolder { .. } => "it is not a folder".to_owned(),
+        FileError::BadPath { reason, .. } => format!("it is not a usable path: {reason}"),
+        FileError::System { cause, .. } => cause.to_string(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        parse(text).unwrap_err()
+    }
+
+    #[test]
+    fn a_skill_has_a_head_and_a_body() {
+        let text = "---\nname: make-tea\ndescription: >\n  Makes tea,\n  and: serves it.\nlicense: MIT\nmetadata:\n  a: [1]\n\
+                    ---\n\n# Tea\n\n---\nBoil.\n";
+        let (head, body) = parse(text).unwrap();
+        assert_eq!(
+            (head.name.as_str(), head.description.as_str()),
+            ("make-tea", "Makes tea, and: serves it.")
+        );
+        assert_eq!(body, "# Tea\n\n---\nBoil.");
+        let crlf = "\u{feff}---\r\nname: a\r\ndescription: \"b: c\"\r\n---\r\nbody\r\n";
+        let (head, body) = parse(crlf).unwrap();
+        assert_eq!((head.name.as_str(), head.description.as_str(), body), ("a", "b: c", "body"));
+    }
+
+    #[test]
+    fn what_is_no_skill_is_named() {
+        assert!(problem("# Tea").contains("between two lines"));
+        assert!(problem("---\nname: a\ndescription: b\n").contains("between two lines"));
+        assert!(problem("---\nname: a\n---\nx").contains("description"));
+        assert!(problem("---\nname: a\ndescription: when: then\n---\nx").starts_with("line 3 "));
+        assert!(problem("---\nname: a\ndescription: ' '\n---\nx").contains("description is empty"));
+        assert!(problem("---\nname: a\ndescription: b\n---\n \n").contains("nothing follows"));
+        assert!(problem("---\nname: a\nname: b\ndescription: b\n---\nx").contains("name"));
+        for name in ["Tea", "a b", "-a", "a-", "a--b", "''", "../a", "\"a\\n\"", &"a".repeat(65)] {
+            let text = format!("---\nname: {name}\ndescription: b\n---\nx");
+            assert!(parse(&text).is_err(), "{name}");
+        }
+        let bomb =
+            "a: &a [x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b]\n"
+                .to_owned()
+                + "d: &d [*c, *c, *c, *c, *c, *c, *c, *c]\nname: [*d, *d, *d, *d, *d, *d, *d]";
+        assert!(parse(&format!("---\n{bomb}\ndescription: b\n---\nx")).is_err());
+    }
+}

@@ -1,0 +1,169 @@
+//! `skill`: reading what a skill says. Which agents have it is decided by their definition, see [`crate::skills`].
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade_core::event::Effect;
+use brigade_core::message::Category;
+use brigade_core::permission::{Action, Kind, Subject};
+use brigade_core::{ToolOutput, ToolSpec};
+use futures::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::files::{Stop, blocking, shown};
+use super::{AnyTool, EditPlan, Files, ToolContext, input};
+use crate::skills::{SKILL, Skill, explain};
+
+/// How much of a description is offered, in characters.
+const MAX_DESCRIPTION: usize = 160;
+/// How many files of a skill are listed.
+const MAX_LISTED: usize = 200;
+/// How much of a file is returned.
+const MAX_FILE_BYTES: usize = 256 * 1024;
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// The tool over a set of skills.
+pub(crate) struct SkillTool {
+    skills: Arc<[Skill]>,
+    spec: ToolSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    name: String,
+    #[serde(default)]
+    file: Option<String>,
+}
+
+impl SkillTool {
+    pub(crate) fn new(skills: Arc<[Skill]>) -> SkillTool {
+        let names: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "enum": names, "description": "The skill" },
+                "file": {
+                    "type": "string",
+                    "description": "A file of the skill to read instead, relative to its folder"
+                }
+            },
+            "required": ["name"],
+            "additionalProperties": false
+        });
+        let mut description =
+            "Read a skill: instructions that were written for a kind of work. Before you begin \
+                               work that one of them is for, read it and do as it says. The skills:"
+                .to_owned();
+        for skill in skills.iter() {
+            description.push_str(&format!("\n- {}: {}", skill.name, in_short(&skill.description)));
+        }
+        let spec = ToolSpec { name: SKILL.to_owned(), description, schema, category: Category::Read };
+        SkillTool { skills, spec }
+    }
+
+    fn find(&self, arguments: Value) -> Result<(Skill, Option<String>), ToolOutput> {
+        let input: Input = input(SKILL, arguments)?;
+        let skill = self.skills.iter().find(|skill| skill.name == input.name).ok_or_else(|| {
+            let names: Vec<&str> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
+            let name = shown(brigade_core::text::cut(&input.name, 64));
+            ToolOutput::error(format!("There is no skill `{name}`. There are: {}", names.join(", ")))
+        })?;
+        Ok((skill.clone(), input.file))
+    }
+}
+
+/// One line that no description can break out of.
+fn in_short(description: &str) -> String {
+    let words: Vec<&str> = description.split_whitespace().collect();
+    let line = shown(&words.join(" "));
+    match line.char_indices().nth(MAX_DESCRIPTION) {
+        Some(_) => line.chars().take(MAX_DESCRIPTION - 1).chain(['…']).collect(),
+        None => line,
+    }
+}
+
+impl AnyTool for SkillTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
+        self.find(arguments.clone())?;
+        judge(&Action { tool: SKILL, kind: Kind::Pure, subject: Subject::Nothing });
+        Ok(())
+    }
+
+    fn run<'a>(&'a self, arguments: Value, _context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            let (skill, file) = match self.find(arguments) {
+                Ok(found) => found,
+                Err(output) => return output,
+            };
+            blocking(TIME_LIMIT, move |stop| match file {
+                None => ToolOutput::ok(whole(&skill, stop)),
+                Some(file) => read(&skill, &file),
+            })
+            .await
+        })
+    }
+
+    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
+        Err(ToolOutput::error(format!("{SKILL} does not change a file")))
+    }
+}
+
+/// What the skill says, and what else is in its folder.
+fn whole(skill: &Skill, stop: &Stop) -> String {
+    let mut names = Vec::new();
+    let mut more = false;
+    let walked = skill.files.walk(".", stop, &mut |found| {
+        if found.below == "SKILL.md" {
+            return ControlFlow::Continue(());
+        }
+        if names.len() == MAX_LISTED {
+            more = true;
+            return ControlFlow::Break(());
+        }
+        names.push(shown(found.below));
+        ControlFlow::Continue(())
+    });
+    let mut text = format!("The skill `{}`:\n\n{}\n", skill.name, skill.body);
+    if !names.is_empty() {
+        text.push_str("\nOther files of this skill, which `file` reads:\n");
+        text.push_str(&names.join("\n"));
+        text.push('\n');
+    }
+    if more || !matches!(walked, Ok(None)) {
+        text.push_str("(not all of its files are listed)\n");
+    }
+    text
+}
+
+fn read(skill: &Skill, file: &str) -> ToolOutput {
+    let (name, path) = (&skill.name, shown(brigade_core::text::cut(file, 200)));
+    let lines = match skill.files.read_lines(file, 1, u64::MAX, MAX_FILE_BYTES) {
+        Ok(lines) => lines,
+        Err(error) => {
+            let cause = explain(error);
+            return ToolOutput::error(format!("`{path}` of the skill `{name}` cannot be read: {cause}"));
+        }
+    };
+    if lines.binary {
+        return ToolOutput::error(format!("`{path}` of the skill `{name}` looks binary and is not shown"));
+    }
+    let mut text = String::from_utf8_lossy(&lines.bytes).into_owned();
+    if lines.long_line || lines.rest != super::files::Rest::Lines(0) {
+        text.push_str(&format!("\n(the rest of `{path}` is left out)\n"));
+    }
+    if text.is_empty() {
+        text.push_str("(the file is empty)");
+    }
+    ToolOutput::ok(text)
+}

@@ -1,0 +1,142 @@
+//! Connections to addresses that were judged, and to no others.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, header};
+use url::Host;
+
+use super::address::Address;
+use super::error::{Cause, innermost};
+use super::reach::{Reach, reach};
+use super::{USER_AGENT, WebSettings};
+
+const ACCEPT: &str = "text/html, text/markdown, text/plain, application/json, text/*;q=0.8, */*;q=0.1";
+
+/// Asks for an address, without following where the answer points.
+pub(super) async fn get(address: &Address, settings: &WebSettings) -> Result<Response, Cause> {
+    let checked = check(address, settings).await?;
+    // Building a client reads the certificates of the system.
+    let client = tokio::task::spawn_blocking(move || client(Some(checked)))
+        .await
+        .map_err(|error| Cause::Client(error.to_string()))??;
+    let request = client.get(address.url().clone());
+    let request = request.header(header::ACCEPT, ACCEPT).header(header::ACCEPT_ENCODING, "gzip");
+    request.send().await.map_err(|error| match error.is_connect() {
+        true => Cause::Connection(innermost(&error)),
+        false => Cause::Broken(innermost(&error)),
+    })
+}
+
+/// A client without proxies, cookies and redirects. Given addresses, it connects to those whatever name it is asked
+/// for; without any, it resolves names by itself.
+pub(super) fn client(only: Option<Vec<SocketAddr>>) -> Result<Client, Cause> {
+    let builder = Client::builder()
+        .user_agent(USER_AGENT)
+        .no_proxy()
+        .redirect(Policy::none())
+        .referer(false)
+        .pool_max_idle_per_host(0);
+    let builder = match only {
+        Some(addresses) => builder.dns_resolver(Pinned(addresses.into())),
+        None => builder,
+    };
+    builder.build().map_err(|error| Cause::Client(innermost(&error)))
+}
+
+/// Resolves every name to the addresses that were judged.
+struct Pinned(Arc<[SocketAddr]>);
+
+impl Resolve for Pinned {
+    fn resolve(&self, _name: Name) -> Resolving {
+        let addresses: Addrs = Box::new(Vec::from(&self.0[..]).into_iter());
+        Box::pin(std::future::ready(Ok(addresses)))
+    }
+}
+
+/// Resolves a host and judges all addresses that it leads to.
+async fn check(address: &Address, settings: &WebSettings) -> Result<Vec<SocketAddr>, Cause> {
+    let port = address.port();
+    if !is_web(port) && !settings.allow_loopback {
+        return Err(Cause::Port(port));
+    }
+    let addresses = match address.url().host() {
+        Some(Host::Ipv4(address)) => vec![SocketAddr::new(address.into(), port)],
+        Some(Host::Ipv6(address)) => vec![SocketAddr::new(address.into(), port)],
+        Some(Host::Domain(name)) => tokio::net::lookup_host((name, port))
+            .await
+            .map_err(|error| Cause::Unknown(innermost(&error)))?
+            .collect(),
+        None => Vec::new(),
+    };
+    if addresses.is_empty() {
+        return Err(Cause::Unknown("it leads nowhere".to_owned()));
+    }
+    for address in &addresses {
+        judge(address.ip(), port, settings)?;
+    }
+    Ok(addresses)
+}
+
+/// One address that may not be reached spoils a name: nobody who means well gives both.
+fn judge(address: IpAddr, port: u16, settings: &WebSettings) -> Result<(), Cause> {
+    match reach(address) {
+        Reach::Public if is_web(port) => Ok(()),
+        Reach::Public => Err(Cause::Port(port)),
+        Reach::Loopback if settings.allow_loopback => Ok(()),
+        Reach::Loopback => Err(Cause::Loopback(address)),
+        Reach::Closed(place) => Err(Cause::Closed { address, place }),
+    }
+}
+
+fn is_web(port: u16) -> bool {
+    matches!(port, 80 | 443)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn addresses_and_ports_are_judged_together() {
+        let open = WebSettings { allow_loopback: true, ..WebSettings::default() };
+        let closed = WebSettings::default();
+        let says = |address: &str, port, settings| judge(address.parse().unwrap(), port, settings);
+        assert_eq!(says("1.1.1.1", 443, &closed), Ok(()));
+        assert_eq!(says("1.1.1.1", 8443, &closed), Err(Cause::Port(8443)));
+        assert_eq!(says("1.1.1.1", 8443, &open), Err(Cause::Port(8443)));
+        assert_eq!(says("127.0.0.1", 8443, &open), Ok(()));
+        assert!(matches!(says("127.0.0.1", 80, &closed), Err(Cause::Loopback(_))));
+        for address in ["10.0.0.1", "169.254.169.254", "0.0.0.0", "fd00:ec2::254", "64:ff9b::7f00:1"] {
+            assert!(matches!(says(address, 80, &open), Err(Cause::Closed { .. })), "{address}");
+        }
+    }
+
+    /// Whatever the name says when it is asked again, the connection goes to the address that was judged.
+    #[tokio::test]
+    async fn a_connection_goes_where_it_was_judged_to_go() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            let mut request = [0; 1024];
+            let length = stream.read(&mut request).unwrap();
+            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        });
+        let client = client(Some(vec![address])).unwrap();
+        for name in ["moves.example", "localhost.", "xn--bcher-kva.example"] {
+            let url = format!("http://{name}:{}/", address.port());
+            if name == "moves.example" {
+                assert_eq!(client.get(url).send().await.unwrap().status(), 204);
+            } else {
+                assert!(client.get(url).send().await.is_err(), "the server is gone, and no other is asked");
+            }
+        }
+        assert!(answering.join().unwrap().to_lowercase().contains("host: moves.example"));
+    }
+}

@@ -1,0 +1,125 @@
+//! Why something on the network could not be read.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use brigade_core::ToolOutput;
+
+/// Something on the network could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{host} was not fetched: {cause}")]
+pub(super) struct WebError {
+    /// The host, or what was written where one should be.
+    pub(super) host: String,
+    /// What happened, and what can be done.
+    pub(super) cause: Cause,
+}
+
+impl WebError {
+    pub(super) fn new(host: impl Into<String>, cause: Cause) -> WebError {
+        WebError { host: host.into(), cause }
+    }
+}
+
+impl From<WebError> for ToolOutput {
+    fn from(error: WebError) -> ToolOutput {
+        ToolOutput::error(error.to_string())
+    }
+}
+
+/// What happened, and what can be done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Cause {
+    #[error("this is no address ({0}); write one such as https://example.com/page")]
+    NoAddress(String),
+    #[error("only http and https can be fetched; use an address that starts with https://")]
+    Scheme,
+    #[error("an address with a user name or password is not sent; leave them out")]
+    Credentials,
+    #[error("an address may have {0} bytes at most; use a shorter one")]
+    TooLong(usize),
+    #[error("port {0} is closed to this tool; use an address without a port, which means 80 or 443")]
+    Port(u16),
+    #[error("the name is not known ({0}); check its spelling, or search for the page")]
+    Unknown(String),
+    #[error("{address} is {place}, which this tool never reaches; use a public address")]
+    Closed {
+        /// The address that the name leads to.
+        address: IpAddr,
+        /// Where that is.
+        place: &'static str,
+    },
+    #[error(
+        "{0} is this machine, which this tool does not reach; use a public address, or ask the person to set \
+         web.allow_loopback = true"
+    )]
+    Loopback(IpAddr),
+    #[error("it redirects more than {0} times; use the address that you want to reach in the end")]
+    Redirects(usize),
+    #[error("it redirects to nowhere ({0}); try another address of the same site")]
+    Nowhere(String),
+    #[error(
+        "it redirects from https to http at {0}, which is not followed; fetch that address if you accept it"
+    )]
+    Downgrade(String),
+    #[error("it redirects to {target}, and there: {cause}")]
+    Target {
+        /// The host that it redirects to.
+        target: String,
+        /// What is wrong with that.
+        cause: Box<Cause>,
+    },
+    #[error("{0}; use a source on another host")]
+    Rule(String),
+    #[error("it did not answer in full within {}; try again later, or use another source", seconds(*.0))]
+    Time(Duration),
+    #[error("the connection failed ({0}); check the address, or try again later")]
+    Connection(String),
+    #[error("the answer broke off or made no sense ({0}); try again, or use another source")]
+    Broken(String),
+    #[error("the server answered {code}{reason}; {}", status_cure(*.code))]
+    Status {
+        /// The status code.
+        code: u16,
+        /// What it means, after a blank, where that is known.
+        reason: String,
+    },
+    #[error("it is {0}, and only HTML and text can be read; look for the same content as a page")]
+    Type(String),
+    #[error("it came compressed as {0}, which was not asked for and cannot be read; use another source")]
+    Compression(String),
+    #[error("there is no way to connect ({0}); tell the person")]
+    Client(String),
+}
+
+pub(super) fn seconds(time: Duration) -> String {
+    if time.subsec_millis() == 0 {
+        format!("{} s", time.as_secs())
+    } else {
+        format!("{} ms", time.as_millis())
+    }
+}
+
+fn status_cure(code: u16) -> &'static str {
+    match code {
+        401 | 403 | 407 | 451 => "the page is not open to everybody, so use another source",
+        404 | 410 => "there is no such page, so check the address or search for it",
+        429 => "too many requests were made, so wait before you try it again",
+        500.. => "the server has a problem, so try again later or use another source",
+        _ => "check the address or use another source",
+    }
+}
+
+/// The innermost cause of an error, which is the one that says something.
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    plain(&error.to_string())
+}
+
+/// A text of a foreign server, fit to be shown in one line.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).take(120).collect()
+}

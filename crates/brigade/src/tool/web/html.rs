@@ -1,0 +1,419 @@
+//! From HTML to Markdown in one pass.
+//!
+//! There is no tree: a bounded stack of open elements is all that is remembered, an element that is nested too deeply
+//! is ignored while its text stays, and every element costs the same however many there are. Scripts, styles, comments
+//! and elements that a page hides are left out. See `docs/adr/0004-web-fetch.md`.
+
+mod code;
+mod element;
+mod entities;
+mod table;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod writer;
+
+use std::borrow::Cow;
+
+use url::Url;
+
+use super::super::files::Stop;
+use code::language;
+use element::Element;
+use entities::decode;
+use table::Table;
+use tokens::{Attributes, Token, Tokens};
+use writer::{Gap, Mark, Writer};
+
+/// Elements within one another that are remembered.
+const MAX_DEPTH: usize = 256;
+/// Elements of one page that are looked at.
+const MAX_ELEMENTS: usize = 250_000;
+/// Links and pictures of one page whose address is shown.
+const MAX_LINKS: u32 = 10_000;
+/// The longest address that is worth showing.
+const MAX_ADDRESS: usize = 2048;
+const MAX_TITLE: usize = 300;
+/// After how many pieces the time is looked at.
+const PIECES_PER_LOOK: usize = 1024;
+
+/// What a page says.
+pub(super) struct Page {
+    /// The page as Markdown.
+    pub(super) markdown: String,
+    /// Why it is not all of the page.
+    pub(super) cut: Option<Cut>,
+}
+
+/// Why the conversion ended before the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    Elements,
+    Length,
+    Time,
+}
+
+/// Converts a page that was found at `base` to at most `limit` bytes of Markdown.
+pub(super) fn convert(html: &str, base: &Url, limit: usize, stop: &Stop) -> Page {
+    let mut conversion = Conversion {
+        base: Cow::Borrowed(base),
+        writer: Writer::new(limit),
+        title: None,
+        open: Vec::new(),
+        too_deep: Vec::new(),
+        hidden: 0,
+        tables: Vec::new(),
+        links: 0,
+    };
+    let mut elements = 0;
+    let mut cut = None;
+    for (count, token) in Tokens::new(html).enumerate() {
+        elements += usize::from(matches!(token, Token::Start { .. }));
+        if elements > MAX_ELEMENTS {
+            cut = Some(Cut::Elements);
+        } else if conversion.writer.is_full() {
+            cut = Some(Cut::Length);
+        } else if count % PIECES_PER_LOOK == 0 && stop.reached() {
+            cut = Some(Cut::Time);
+        }
+        if cut.is_some() {
+            break;
+        }
+        conversion.take(token);
+    }
+    conversion.close_to(0);
+    cut = cut.or(conversion.writer.is_full().then_some(Cut::Length));
+    let body = conversion.writer.finish();
+    let markdown = match conversion.title {
+        Some(title) if body.lines().next() != Some(&format!("# {title}")) => {
+            format!("Title: {title}\n\n{body}\n")
+        }
+        _ if body.is_empty() => body,
+        _ => body + "\n",
+    };
+    Page { markdown, cut }
+}
+
+/// An element that has begun.
+struct Open<'a> {
+    name: &'a str,
+    element: Element,
+    undo: Undo,
+    hidden: bool,
+}
+
+/// What is to be done when an element ends.
+enum Undo {
+    Nothing,
+    Separate(Gap),
+    Heading,
+    Indent,
+    /// A list, with the number of its next item.
+    List(Option<u32>),
+    Mark(Mark),
+    Quoted,
+    Code,
+    Preformatted {
+        language: String,
+    },
+    Row,
+    Cell,
+    Table,
+}
+
+/// A table that is open.
+enum Tabular {
+    /// It shows something.
+    Data(Table),
+    /// It arranges a page.
+    Layout,
+}
+
+struct Conversion<'a> {
+    base: Cow<'a, Url>,
+    writer: Writer,
+    title: Option<String>,
+    open: Vec<Open<'a>>,
+    /// Elements beyond the deepest that is remembered: whether each is hidden.
+    too_deep: Vec<bool>,
+    /// How many open elements are hidden.
+    hidden: usize,
+    tables: Vec<Tabular>,
+    links: u32,
+}
+
+impl<'a> Conversion<'a> {
+    fn take(&mut self, token: Token<'a>) {
+        match token {
+            Token::Text(text) if self.hidden == 0 => self.writer.text(&decode(text)),
+            Token::Title(title) if self.title.is_none() && self.hidden == 0 => {
+                let title = decode(title).split_whitespace().collect::<Vec<_>>().join(" ");
+                let cut = title.floor_char_boundary(MAX_TITLE);
+                self.title = title.get(..cut).filter(|title| !title.is_empty()).map(str::to_owned);
+            }
+            Token::Text(_) | Token::Title(_) => {}
+            Token::Start { name, attributes, closed } => self.start(name, &attributes, closed),
+            Token::End { name } => self.end(name),
+        }
+    }
+
+    fn start(&mut self, name: &'a str, attributes: &Attributes<'a>, closed: bool) {
+        let element = Element::of(name);
+        if self.too_deep.is_empty()
+            && let Some((ends, fence)) = element.ends()
+        {
+            let found = self.open.iter().rposition(|open| ends(open.element) || fence(open.element));
+            if let Some(at) = found
+                && self.open.get(at).is_some_and(|open| ends(open.element))
+            {
+                self.close_to(at);
+            }
+        }
+        let hides = attributes.hide();
+        if element.is_void() {
+            if self.hidden == 0 && !hides {
+                self.void(element, attributes);
+            }
+            return;
+        }
+        let unreadable = element == Element::Unreadable;
+        // Only drawings and unknown elements can end in their own tag, and those within what is hidden.
+        if closed && (unreadable || element == Element::Other || self.hidden > 0) {
+            return;
+        }
+        let hidden = unreadable || hides || (element == Element::Dialog && attributes.open.is_none());
+        self.hidden += usize::from(hidden);
+        if element == Element::Other && self.hidden == 0 {
+            return;
+        }
+        if self.open.len() >= MAX_DEPTH {
+            self.too_deep.push(hidden);
+            return;
+        }
+        let undo = if self.hidden > 0 { Undo::Nothing } else { self.begin(element, attributes) };
+        self.open.push(Open { name, element, undo, hidden });
+    }
+
+    fn end(&mut self, name: &str) {
+        let element = Element::of(name);
+        // Elements that mean nothing are remembered only within what is hidden, to find the end of that.
+        if element.is_void() || (element == Element::Other && self.hidden == 0) {
+            return;
+        }
+        if let Some(hidden) = self.too_deep.pop() {
+            self.hidden -= usize::from(hidden);
+            return;
+        }
+        for (at, open) in self.open.iter().enumerate().rev() {
+            if open.element == element && open.name.eq_ignore_ascii_case(name) {
+                return self.close_to(at);
+            }
+            if element.stays_within(open.element) {
+                return;
+            }
+        }
+    }
+
+    /// Ends all elements but the outermost `length`.
+    fn close_to(&mut self, length: usize) {
+        while self.open.len() > length
+            && let Some(open) = self.open.pop()
+        {
+            self.hidden -= usize::from(open.hidden);
+            self.undo(open.undo);
+        }
+    }
+
+    fn undo(&mut self, undo: Undo) {
+        let writer = &mut self.writer;
+        match undo {
+            Undo::Nothing => {}
+            Undo::Separate(gap) => writer.separate(gap),
+            Undo::Heading => writer.end_heading(),
+            Undo::Indent => {
+                writer.outdent();
+                writer.separate(Gap::Line);
+            }
+            Undo::List(_) => self.separate_list(),
+            Undo::Mark(mark) => writer.unmark(&mark),
+            Undo::Quoted => writer.literal("\""),
+            Undo::Code => self.end_code(),
+            Undo::Preformatted { language } => self.end_preformatted(&language),
+            Undo::Row => match self.tables.last_mut() {
+                Some(Tabular::Data(table)) => table.end_row(),
+                _ => writer.separate(Gap::Line),
+            },
+            Undo::Cell => match (self.tables.last_mut(), writer.end_cell()) {
+                (Some(Tabular::Data(table)), Some(text)) => table.cell(text),
+                _ => writer.separate(Gap::Space),
+            },
+            Undo::Table => {
+                if let Some(Tabular::Data(mut table)) = self.tables.pop() {
+                    table.end_row();
+                    writer.lines(table.lines().iter().map(String::as_str));
+                }
+                self.writer.separate(Gap::Paragraph);
+            }
+        }
+    }
+
+    /// Does what an element asks for, and says what is to be undone at its end.
+    fn begin(&mut self, element: Element, attributes: &Attributes<'a>) -> Undo {
+        match element {
+            Element::Strong => self.mark(Mark::Strong),
+            Element::Emphasis => self.mark(Mark::Emphasis),
+            Element::Struck => self.mark(Mark::Struck),
+            Element::Link => match self.address(attributes.href) {
+                Some(address) => self.mark(Mark::Link(self.links, address)),
+                None => Undo::Nothing,
+            },
+            Element::Quoted => {
+                self.writer.literal("\"");
+                Undo::Quoted
+            }
+            Element::Code => self.begin_code(attributes),
+            Element::Preformatted => {
+                self.arrange();
+                let begun = self.writer.begin_verbatim();
+                if begun { Undo::Preformatted { language: language(attributes) } } else { Undo::Nothing }
+            }
+            Element::Heading(level) => {
+                self.arrange();
+                let begun = self.writer.begin_heading(level);
+                if begun { Undo::Heading } else { Undo::Separate(Gap::Paragraph) }
+            }
+            Element::Paragraph | Element::Block | Element::Dialog => {
+                self.writer.separate(Gap::Paragraph);
+                Undo::Separate(Gap::Paragraph)
+            }
+            Element::List | Element::Numbered => {
+                self.separate_list();
+                let first = attributes.start.and_then(|text| text.trim().parse().ok()).unwrap_or(1);
+                Undo::List((element == Element::Numbered).then_some(first))
+            }
+            Element::Item => {
+                let bullet = self.bullet();
+                self.indent(Gap::Line, Some(&bullet), &" ".repeat(bullet.len()))
+            }
+            Element::Term => {
+                self.writer.separate(Gap::Line);
+                self.mark(Mark::Strong)
+            }
+            Element::Definition => self.indent(Gap::Line, Some(": "), "  "),
+            Element::Quotation => self.indent(Gap::Paragraph, None, "> "),
+            Element::Table => {
+                self.arrange();
+                self.writer.separate(Gap::Paragraph);
+                self.tables.push(Tabular::Data(Table::default()));
+                Undo::Table
+            }
+            Element::Row => Undo::Row,
+            Element::Cell => {
+                if matches!(self.tables.last(), Some(Tabular::Data(_))) {
+                    self.writer.begin_cell();
+                }
+                Undo::Cell
+            }
+            Element::Rows | Element::Button | Element::Other => Undo::Nothing,
+            Element::Break | Element::Rule | Element::Image | Element::Base | Element::Empty => Undo::Nothing,
+            Element::Unreadable => Undo::Nothing,
+        }
+    }
+
+    fn void(&mut self, element: Element, attributes: &Attributes<'a>) {
+        match element {
+            Element::Break => self.writer.separate(Gap::Line),
+            Element::Rule => self.writer.lines(["---"].into_iter()),
+            Element::Image => {
+                let alt = decode(attributes.alt.unwrap_or_default());
+                if alt.trim().is_empty() {
+                    return;
+                }
+                let Some(address) = self.address(attributes.src) else { return self.writer.text(&alt) };
+                self.writer.literal("![");
+                self.writer.text(alt.trim());
+                self.writer.literal(&format!("]({address})"));
+            }
+            Element::Base => {
+                let found = attributes.href.and_then(|href| self.joined(href));
+                if let (Cow::Borrowed(_), Some(base)) = (&self.base, found) {
+                    self.base = Cow::Owned(base);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn mark(&mut self, mark: Mark) -> Undo {
+        if self.writer.mark(mark.clone()) { Undo::Mark(mark) } else { Undo::Nothing }
+    }
+
+    fn indent(&mut self, gap: Gap, bullet: Option<&str>, rest: &str) -> Undo {
+        self.writer.separate(gap);
+        if self.writer.indent(bullet, rest) { Undo::Indent } else { Undo::Separate(gap) }
+    }
+
+    /// A list within an item belongs to it; any other stands alone.
+    fn separate_list(&mut self) {
+        let nested = self.open.iter().any(|open| open.element == Element::Item);
+        self.writer.separate(if nested { Gap::Line } else { Gap::Paragraph });
+    }
+
+    /// What the next item of the innermost list starts with.
+    fn bullet(&mut self) -> String {
+        let list = self.open.iter_mut().rev().find_map(|open| match &mut open.undo {
+            Undo::List(number) => Some(number),
+            _ => None,
+        });
+        match list {
+            Some(Some(number)) => {
+                let bullet = format!("{number}. ");
+                *number = number.saturating_add(1);
+                bullet
+            }
+            Some(None) | None => "- ".to_owned(),
+        }
+    }
+
+    /// A table with a heading, a block of code or another table in a cell arranges the page: its cells are text.
+    fn arrange(&mut self) {
+        let Some(Tabular::Data(table)) = self.tables.last_mut() else { return };
+        let mut table = std::mem::take(table);
+        let unfinished = self.writer.end_cell();
+        let rest = table.rest();
+        let (lines, rest) = (table.lines(), rest.iter().chain(&unfinished).filter(|cell| !cell.is_empty()));
+        let text = lines.iter().chain(rest).map(String::as_str);
+        self.writer.lines(text);
+        if let Some(last) = self.tables.last_mut() {
+            *last = Tabular::Layout;
+        }
+    }
+
+    /// The whole address of a link, where a reader can go there.
+    fn address(&mut self, written: Option<&str>) -> Option<String> {
+        let written = written.filter(|text| !text.trim_start().starts_with('#'))?;
+        if self.links >= MAX_LINKS {
+            return None;
+        }
+        let address = String::from(self.joined(written)?);
+        self.links += 1;
+        (address.len() <= MAX_ADDRESS).then(|| address.replace('(', "%28").replace(')', "%29"))
+    }
+
+    fn joined(&self, written: &str) -> Option<Url> {
+        if written.len() > MAX_ADDRESS {
+            return None;
+        }
+        let address = self.base.join(decode(written).trim()).ok()?;
+        matches!(address.scheme(), "http" | "https").then_some(address)
+    }
+}
+
+/// The text of a piece of HTML, without its tags.
+pub(super) fn plain(html: &str) -> String {
+    let text = |token| match token {
+        Token::Text(text) => Some(decode(text)),
+        Token::Title(_) | Token::Start { .. } | Token::End { .. } => None,
+    };
+    Tokens::new(html).filter_map(text).collect()
+}

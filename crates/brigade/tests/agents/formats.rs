@@ -1,0 +1,255 @@
+//! Files that were written for other programs.
+
+use brigade::agents::{Class, Format, lint};
+use brigade::core::permission::Mode;
+
+use crate::agents::shelf::{Shelf, classed, deny, note, tools};
+
+#[test]
+fn claude_code() {
+    let shelf = Shelf::new();
+    let definition = shelf.loaded(
+        ".claude/agents/quality/checker.md",
+        "---\nname: Style Checker\ndescription: Looks at style.\\nUse it after edits.\ntools: Read, Grep, Glob, \
+         mcp__lint__*, SlashCommand, Agent(a, b)\nmodel: sonnet\ncolor: cyan\nhooks: {}\nmaxTurns: 12\n\
+         permissionMode: plan\nsomething: else\n---\n\nCheck the style.\n",
+    );
+    let agent = &definition.agent;
+    assert_eq!((agent.id.as_str(), agent.name.as_str()), ("style-checker", "Style Checker"));
+    assert_eq!(agent.description, "Looks at style.\nUse it after edits.");
+    assert_eq!(tools(&definition).unwrap(), ["read_file", "grep", "glob", "mcp__lint__*"]);
+    assert_eq!((agent.model.as_deref(), agent.max_turns, agent.mode), (None, Some(12), Some(Mode::Plan)));
+    assert_eq!((agent.temperature, agent.max_tokens), (None, None), "the defaults are ours alone");
+    let notes = &definition.notes;
+    for (key, class) in [
+        ("name", Class::Honoured),
+        ("description", Class::Translated),
+        ("tools", Class::Translated),
+        ("model", Class::Ignored),
+        ("color", Class::Ignored),
+        ("hooks", Class::Ignored),
+        ("maxTurns", Class::Honoured),
+        ("permissionMode", Class::Translated),
+        ("something", Class::Ignored),
+    ] {
+        classed(notes, key, class);
+    }
+    let granted = &note(notes, "tools").text;
+    assert!(granted.contains("SlashCommand") && granted.contains("Agent(a, b)"), "{granted}");
+    assert_eq!(note(notes, "tools").line, Some(4));
+}
+
+#[test]
+fn codex() {
+    let shelf = Shelf::new();
+    let definition = shelf.loaded(
+        ".codex/agents/mapper.toml",
+        "name = \"mapper\"\ndescription = \"Maps code.\"\nmodel = \"gpt-5\"\nsandbox_mode = \"read-only\"\n\
+         model_reasoning_effort = \"high\"\ndeveloper_instructions = \"\"\"\nMap it.\n\"\"\"\n",
+    );
+    assert_eq!(definition.format, Format::Codex);
+    let agent = &definition.agent;
+    assert_eq!((agent.id.as_str(), agent.prompt.as_str()), ("mapper", "Map it."));
+    assert_eq!((agent.model.as_deref(), agent.mode), (Some("openai/gpt-5"), Some(Mode::Plan)));
+    classed(&definition.notes, "model_reasoning_effort", Class::Ignored);
+    let refusal = shelf.refused(".codex/agents/empty.toml", "name = \"x\"\ndescription = \"d\"\n");
+    assert!(refusal.problem.cause.contains("developer_instructions"));
+    let refusal = shelf.refused(".codex/agents/bad.toml", "name = \"x\"\ndescription = [\n\n= 1");
+    assert!(refusal.problem.cause.contains("TOML") && refusal.problem.line.is_some());
+}
+
+#[test]
+fn opencode_markdown() {
+    let shelf = Shelf::new();
+    let definition = shelf.loaded(
+        ".opencode/agent/docs/writer.md",
+        "---\ndescription: Writes docs\nmode: subagent\nmodel: local/qwen\ntemperature: 0.2\nsteps: 9\n\
+         tools:\n  bash: false\n  write: false\npermission:\n  webfetch: deny\n---\nWrite.\n",
+    );
+    let agent = &definition.agent;
+    assert_eq!((agent.id.as_str(), agent.model.as_deref()), ("docs-writer", Some("local/qwen")));
+    assert_eq!((agent.temperature, agent.max_turns), (Some(0.2), Some(9)));
+    assert_eq!(tools(&definition), None);
+    assert_eq!(deny(&definition), ["shell", "web_fetch", "write_file"]);
+    classed(&definition.notes, "mode", Class::Ignored);
+}
+
+#[test]
+fn opencode_json() {
+    let shelf = Shelf::new();
+    shelf.put(
+        "opencode.json",
+        r#"{"agent": {
+            "plan-only": {"description": "Plans", "prompt": "Plan.", "permission": {"edit": "deny"}},
+            "Other One": {"description": "d", "prompt": "p", "tools": {"read": true}},
+            "off": {"disable": true, "prompt": "p"},
+            "elsewhere": {"prompt": "{file:./x.txt}"}
+        }}"#,
+    );
+    let found = shelf.discover();
+    let ids: Vec<&str> = found.definitions.iter().map(|definition| definition.agent.id.as_str()).collect();
+    assert_eq!(ids, ["other-one", "plan-only"]);
+    assert_eq!(deny(&found.definitions[1]), ["edit_file", "write_file"]);
+    assert_eq!(found.problems.len(), 2, "{:?}", found.problems);
+    let one = shelf.loaded(".opencode/agent/one.json", r#"{"description": "d", "prompt": "Do."}"#);
+    assert_eq!((one.agent.id.as_str(), one.agent.prompt.as_str()), ("one", "Do."));
+    let refusal = shelf.refused("twice.json", r#"{"tools": ["read"], "tools": ["bash"]}"#);
+    assert!(refusal.problem.cause.contains("twice"));
+}
+
+#[test]
+fn gemini() {
+    let shelf = Shelf::new();
+    let definition = shelf.loaded(
+        ".gemini/agents/scout.md",
+        "---\nname: scout\ndescription: d\nkind: local\ndisplay_name: The Scout\ntools:\n  - read_file\n  \
+         - search_file_content\n  - run_shell_command\nmodel: gemini-2.5-flash\nmax_turns: 5\ntimeout_mins: 2\n\
+         mcp_servers: {}\n---\nLook.\n",
+    );
+    let agent = &definition.agent;
+    assert_eq!((agent.id.as_str(), agent.name.as_str()), ("scout", "The Scout"));
+    assert_eq!(tools(&definition).unwrap(), ["read_file", "grep", "shell"]);
+    assert_eq!((agent.model.as_deref(), agent.timeout), (Some("gemini/gemini-2.5-flash"), Some(120_000)));
+    let refusal = shelf.refused(
+        ".gemini/agents/far.md",
+        "---\nname: far\nkind: remote\nagent_card_url: http://127.0.0.1/\n---\n",
+    );
+    assert!(refusal.problem.cause.contains("another machine"));
+    shelf.refused(".gemini/agents/many.md", "---\n- kind: remote\n- kind: remote\n---\n");
+    shelf.put(".gemini/agents/_draft.md", "nothing");
+    assert_eq!(lint(&shelf.path(".gemini/agents")).0.len(), 3);
+}
+
+#[test]
+fn goose_recipes() {
+    let shelf = Shelf::new();
+    let definition = shelf.loaded(
+        "recipes/release.yaml",
+        "version: 1.0.0\ntitle: Release Notes\ndescription: Writes them\ninstructions: |\n  Write notes.\n\
+         prompt: Begin\nsettings:\n  goose_provider: local\n  goose_model: small\n  temperature: 0.1\n  \
+         max_turns: 4\nextensions:\n  - type: builtin\n    name: developer\n",
+    );
+    let agent = &definition.agent;
+    assert_eq!(definition.format, Format::Goose);
+    assert_eq!((agent.id.as_str(), agent.prompt.as_str()), ("release-notes", "Write notes."));
+    assert_eq!((agent.provider.as_deref(), agent.model.as_deref()), (Some("local"), Some("small")));
+    assert_eq!((agent.temperature, agent.max_turns), (Some(0.1), Some(4)));
+    classed(&definition.notes, "prompt", Class::Ignored);
+    classed(&definition.notes, "settings.goose_model", Class::Honoured);
+    let json = shelf.loaded("r.json", r#"{"title": "T", "description": "d", "instructions": "Do."}"#);
+    assert_eq!((json.format, json.agent.prompt.as_str()), (Format::Goose, "Do."));
+}
+
+#[test]
+fn picklebot() {
+    let shelf = Shelf::new();
+    shelf.put("cook/SOUL.md", "Warm.");
+    let definition = shelf.loaded(
+        "cook/AGENT.md",
+        "---\nname: Cook\nllm:\n  provider: local\n  model: m\n  temperature: 1.5\nallow_skills: true\n---\nCook {{dish}}.\n",
+    );
+    let agent = &definition.agent;
+    assert_eq!((definition.format, agent.id.as_str()), (Format::Picklebot, "cook"));
+    assert_eq!((agent.provider.as_deref(), agent.temperature), (Some("local"), Some(1.5)));
+    assert_eq!((agent.max_tokens, agent.allow_skills), (Some(2048), true));
+    assert_eq!(shelf.discover().definitions.len(), 1);
+    classed(&definition.notes, "SOUL.md", Class::Ignored);
+    classed(&definition.notes, "{{…}}", Class::Ignored);
+}
+
+#[test]
+fn settings_of_other_programs_are_no_agents() {
+    let shelf = Shelf::new();
+    shelf.refused("package.json", r#"{"name": "package", "description": "d", "version": "1"}"#);
+    shelf.refused("settings.toml", "name = 'x'\ndescription = 'd'\n");
+    shelf.refused("compose.yaml", "name: x\nservices: {}\n");
+    shelf.refused("opencode.json", r#"{"agent": {"build": {"model": "a/b"}}}"#);
+}
+
+#[test]
+fn deepagents() {
+    let shelf = Shelf::new();
+    let definition = shelf
+        .loaded("agents/planner/AGENTS.md", "---\ndescription: Plans\nmodel: openai:gpt-5\n---\nPlan it.");
+    assert_eq!((definition.format, definition.agent.id.as_str()), (Format::Deepagents, "planner"));
+    assert_eq!(definition.agent.model.as_deref(), Some("openai/gpt-5"));
+    shelf.put("AGENTS.md", "# Instructions of a project");
+    let found = shelf.discover();
+    assert_eq!((found.definitions.len(), found.problems.len()), (1, 0));
+}
+
+#[test]
+fn cursor_factory_and_copilot() {
+    let shelf = Shelf::new();
+    let cursor = shelf.loaded(
+        ".cursor/agents/look.md",
+        "---\nname: look\ndescription: d\nmodel: fast\nreadonly: true\nis_background: false\n---\nLook.",
+    );
+    assert_eq!((cursor.agent.mode, cursor.agent.model), (Some(Mode::Plan), None));
+    let factory = shelf.loaded(
+        ".factory/droids/r.md",
+        "---\nname: r\ndescription: d\nmodel: inherit\ntools: read-only\n---\nR.",
+    );
+    assert_eq!(tools(&factory).unwrap(), ["read_file", "list_dir", "grep", "glob"]);
+    let copilot = shelf.loaded(
+        "helper.agent.md",
+        "---\nname: Big Helper\ndescription: d\nmodel: GPT-4.1 | 'gpt-5'\ntools: ['read/readFile', \
+         'search/codebase', 'github/*', 'execute']\nhandoffs: []\n---\nHelp.",
+    );
+    assert_eq!((copilot.format, copilot.agent.id.as_str()), (Format::Copilot, "big-helper"));
+    assert_eq!(tools(&copilot).unwrap(), ["read_file", "grep", "shell"]);
+    assert!(note(&copilot.notes, "tools").text.contains("github/*"));
+    let stem = shelf.loaded("only-stem.agent.md", "---\ndescription: d\n---\nHelp.");
+    assert_eq!(stem.agent.id, "only-stem");
+}
+
+#[test]
+fn files_that_are_almost_yaml_are_read_line_by_line() {
+    let shelf = Shelf::new();
+    let definition = shelf.loaded(
+        "talker.md",
+        "---\nname: talker\ndescription: Use this when: something comes up.\\n\\nExamples:\n\nuser: \"Do it\"\n\
+         assistant: \"Done: all\"\n<commentary>\nWhy: because.\n</commentary>\ntools: Read, Bash\nmodel: opus\n---\nTalk.\n",
+    );
+    let agent = &definition.agent;
+    assert!(agent.description.starts_with("Use this when: something comes up.\n\nExamples:"));
+    assert!(agent.description.ends_with("</commentary>"), "{}", agent.description);
+    assert_eq!(tools(&definition).unwrap(), ["read_file", "shell"]);
+    let repaired = note(&definition.notes, "frontmatter");
+    assert_eq!(repaired.class, Class::Translated);
+    assert!(repaired.text.contains("line by line"), "{}", repaired.text);
+    let quoted =
+        shelf.loaded("q.md", "---\nname: q\ndescription: \"a \"quoted\" word: yes\"\ncolor: red\n---\nQ.");
+    assert_eq!(quoted.agent.description, "a \"quoted\" word: yes");
+    let list = shelf.loaded("l.md", "---\nname: l\ndescription: a: b\ntools:\n  - Read\n  - Grep\n---\nL.");
+    assert_eq!(tools(&list).unwrap(), ["read_file", "grep"]);
+}
+
+#[test]
+fn frontmatter_may_stand_askew() {
+    let shelf = Shelf::new();
+    let plain = "---\nname: a\ndescription: d\ntools: Read\n---\nBody.\n";
+    let indented: String = plain.lines().map(|line| format!("    {line}\n")).collect();
+    let keys_indented =
+        plain.replace("name:", "  name:").replace("desc", "  desc").replace("tools", "  tools");
+    for text in [
+        format!("\u{feff}{plain}"),
+        plain.replace('\n', "\r\n"),
+        format!("\n\n{plain}"),
+        format!("\n{indented}"),
+        keys_indented,
+    ] {
+        let definition = shelf.loaded("a.md", &text);
+        assert_eq!(
+            (definition.agent.id.as_str(), definition.agent.prompt.as_str()),
+            ("a", "Body."),
+            "{text:?}"
+        );
+        assert_eq!(tools(&definition).unwrap(), ["read_file"], "{text:?}");
+    }
+    let block = shelf.loaded("b.md", "---\nname: b\ndescription: |\n  one\n  ---\n  two\n---\nB\n---\nC\n");
+    assert_eq!(
+        (block.agent.description.as_str(), block.agent.prompt.as_str()),
+        ("one\n---\ntwo", "B\n---\nC")
+    );
+}

@@ -1,0 +1,53 @@
+//! What is remembered: over restarts, from several processes' handles, with any query, and when the file is in a bad
+//! state.
+
+// The attribute tells clippy that helpers in here are tests too.
+#[cfg(test)]
+mod memory {
+    mod damage;
+    mod entries;
+    mod tools;
+
+    use std::path::PathBuf;
+
+    use brigade::tool::memory::{Memory, Note, Stored};
+    use brigade_core::{CallId, SessionId};
+
+    pub(crate) struct Place(tempfile::TempDir);
+
+    impl Place {
+        pub(crate) fn new() -> Place {
+            Place(tempfile::tempdir().unwrap())
+        }
+
+        pub(crate) fn file(&self) -> PathBuf {
+            self.0.path().join("deep/memory.db")
+        }
+
+        pub(crate) fn memory(&self) -> Memory {
+            Memory::open(&self.file()).unwrap()
+        }
+    }
+
+    pub(crate) fn session() -> SessionId {
+        SessionId::root(7)
+    }
+
+    pub(crate) fn call(turn: u32) -> CallId {
+        CallId { turn, index: 0 }
+    }
+
+    pub(crate) fn note(key: &str, text: &str) -> Note {
+        Note { key: Some(key.to_owned()), text: text.to_owned(), tags: Vec::new() }
+    }
+
+    /// Stores a note with a call of its own.
+    pub(crate) fn put(memory: &Memory, turn: u32, key: &str, text: &str) -> Stored {
+        memory.put(note(key, text), &session(), call(turn)).unwrap()
+    }
+
+    /// The keys that a search finds, in order.
+    pub(crate) fn keys(memory: &Memory, query: &str) -> Vec<String> {
+        memory.search(query, 20).unwrap().into_iter().map(|entry| entry.key).collect()
+    }
+}

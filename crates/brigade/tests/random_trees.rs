@@ -1,0 +1,361 @@
+//! Random trees over all faces, with crashes, cancels, words from outside and children in the background.
+//!
+//! Everything follows from a number: `TREES_SEED=N cargo test --test random_trees` runs the one tree of that number, and
+//! a failure names it. `TREES=N` sets how many are run.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test says so by falling over, and is told by the environment what to run"
+)]
+
+#[path = "run/support.rs"]
+#[expect(dead_code, reason = "the stage of the scripted runs is not needed here")]
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use brigade::core::faces::spawn::SpawnConfig;
+use brigade::core::faces::subagent::SubagentConfig;
+use brigade::core::faces::{Extra, Offer};
+use brigade::core::message::Stop;
+use brigade::core::{
+    Agent, Authority, Budget, Event, Hash, Limit, Price, Record, SessionId, State, Status, Usage,
+};
+use brigade::model::{Chunk, Model, ModelError, Request};
+use brigade::store::Holder;
+use brigade::store::memory::MemoryStore;
+use brigade::{Catalogue, Ending, Models, More, Run, RunError, Runtime, Settings, Store, Task, Workspace};
+use futures::stream::{self, BoxStream, StreamExt};
+use support::{CrashStore, check_laws};
+
+/// How many trees a plain run of the tests makes.
+const TREES: u64 = 1_000;
+/// Crashes of one tree.
+const MOST_CRASHES: u32 = 4;
+
+/// Numbers that follow from a seed alone.
+struct Dice(u64);
+
+impl Dice {
+    fn of(parts: &[&[u8]]) -> Dice {
+        let mut hash = Hash::of(b"dice");
+        for part in parts {
+            hash = hash.chain("part", &[part]);
+        }
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&hash.as_bytes()[..8]);
+        Dice(u64::from_le_bytes(bytes) | 1)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+
+    fn one_in(&mut self, of: u64) -> bool {
+        self.below(of) == 0
+    }
+
+    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[usize::try_from(self.below(from.len() as u64)).unwrap()]
+    }
+}
+
+/// A model that says what the dice say about the place in the tree.
+struct Babble {
+    seed: u64,
+}
+
+impl Model for Babble {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let place = request.session.as_str().split_once('.').map_or("", |(_, path)| path).to_owned();
+        let mut dice = Dice::of(&[
+            &self.seed.to_le_bytes(),
+            place.as_bytes(),
+            &request.turn.to_le_bytes(),
+            &[request.tools.len() as u8],
+        ]);
+        if dice.one_in(40) {
+            return stream::iter([Err(ModelError::Fatal("no luck".to_owned()))]).boxed();
+        }
+        let mut chunks = vec![Chunk::Text(format!("words of {place} at {}", request.turn))];
+        if !request.tools.is_empty() && !dice.one_in(3) {
+            for _ in 0..=dice.below(3) {
+                let (name, arguments) = call(&mut dice, &request.session);
+                chunks.push(Chunk::Call { name, provider_id: None });
+                chunks.push(Chunk::Arguments(arguments));
+            }
+        }
+        let usage = Usage { input: 50 + dice.below(100), output: 5 + dice.below(20), ..Usage::default() };
+        chunks.extend([Chunk::Usage(usage), Chunk::Done(Stop::End)]);
+        stream::iter(chunks.into_iter().map(Ok)).boxed()
+    }
+
+    fn price(&self, _model: &str) -> Option<Price> {
+        Some(Price { input: 1_000_000, output: 5_000_000, ..Price::default() })
+    }
+}
+
+fn call(dice: &mut Dice, session: &SessionId) -> (String, String) {
+    let role = dice.pick(&["Ada", "Bob", "a", "Zo\u{eb}"]).to_owned();
+    let background = match dice.below(8) {
+        0 | 1 => r#", "background": true"#,
+        2 => r#", "background": "detach""#,
+        _ => "",
+    };
+    let tools = match dice.below(5) {
+        0 => r#", "tools": ["echo"]"#,
+        1 => r#", "tools": []"#,
+        2 => r#", "tools": ["echo", "delegate", "nonsense"]"#,
+        _ => "",
+    };
+    let helper = |dice: &mut Dice| {
+        let allowed = dice.pick(&["", r#", "allowed_tools": []"#, r#", "allowed_tools": ["echo"]"#]);
+        format!(r#"{{"label": "h", "task_prompt": "help", "max_turns": {}{allowed}"#, 1 + dice.below(3))
+    };
+    let some_child = format!("{session}.{}-{}", 1 + dice.below(3), dice.below(3));
+    let (name, arguments) = match dice.below(12) {
+        0 | 1 => ("echo", r#"{"text": "x"}"#.to_owned()),
+        2 | 3 => ("delegate", format!(r#"{{"role": "{role}", "task": "go"{tools}{background}}}"#)),
+        4 | 5 => ("subagent", format!("{}{background}}}", helper(dice))),
+        6 => {
+            let tasks: Vec<String> = (0..1 + dice.below(3)).map(|_| helper(dice) + "}").collect();
+            let fast = dice.one_in(2);
+            let most = 1 + dice.below(3);
+            let tasks = tasks.join(",");
+            (
+                "parallel_subagent",
+                format!(r#"{{"tasks": [{tasks}], "max_concurrent": {most}, "fail_fast": {fast}}}"#),
+            )
+        }
+        7 => {
+            let id = dice.pick(&["a", "b", "c", "nobody"]);
+            ("subagent_dispatch", format!(r#"{{"agent_id": "{id}", "task": "go"{background}}}"#))
+        }
+        8 => {
+            ("subagent_spawn", format!(r#"{{"task": "go", "description": "d", "maxTurns": 2{background}}}"#))
+        }
+        9 => ("subagent_delegate", r#"{"task": "go", "description": "one"}"#.to_owned()),
+        10 => match dice.below(3) {
+            0 => ("tell", format!(r#"{{"session_id": "{some_child}", "text": "well?"}}"#)),
+            1 => ("stop", format!(r#"{{"session_id": "{some_child}"}}"#)),
+            _ => ("read_result", format!(r#"{{"handle": "{some_child}"}}"#)),
+        },
+        _ => ("message", r#"{"text": "hello"}"#.to_owned()),
+    };
+    let arguments = if dice.one_in(25) { arguments.replace('}', "") } else { arguments };
+    (name.to_owned(), arguments)
+}
+
+fn settings(dice: &mut Dice, workspace: &Workspace) -> Settings {
+    let mut settings = Settings::new("babble", workspace.clone());
+    let agent = |id: &str, cap: u64, tools: Option<&[&str]>| Agent {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        description: id.to_owned(),
+        prompt: id.to_owned(),
+        max_concurrency: u32::try_from(cap).ok().filter(|cap| *cap > 0),
+        tools: tools.map(|tools| tools.iter().map(|tool| (*tool).to_owned()).collect()),
+        ..Agent::default()
+    };
+    settings.agents = Catalogue::new()
+        .with(agent("a", dice.below(3), None))
+        .with(agent("b", 1, Some(&["echo", "subagent_dispatch"])))
+        .with(agent("c", 0, Some(&["echo", "message"])));
+    settings.faces.swarm.max_depth = u32::try_from(dice.below(4)).unwrap();
+    settings.faces.swarm.max_concurrent = u32::try_from(dice.below(4)).unwrap();
+    settings.faces.subagent = Some(SubagentConfig {
+        max_depth: u32::try_from(dice.below(5)).unwrap(),
+        ..SubagentConfig::default()
+    });
+    settings.faces.spawn =
+        Some(SpawnConfig { max_depth: u32::try_from(dice.below(4)).unwrap(), ..SpawnConfig::default() });
+    settings.faces.delegation.faces = Offer::Auto;
+    settings.faces.delegation.extras = [Extra::Background].into();
+    settings.limits.max_depth = u32::try_from(1 + dice.below(4)).unwrap();
+    settings.limits.concurrency = usize::try_from(1 + dice.below(4)).unwrap();
+    settings.limits.lead_turns = 4;
+    settings.limits.child_turns = 3;
+    settings.limits.result_bytes = 20;
+    let tokens = match dice.below(3) {
+        0 => Limit::AtMost(3_000 + dice.below(30_000)),
+        _ => Limit::AtMost(3_000_000),
+    };
+    settings.budget = Budget { tokens, usd: Limit::Unlimited, agents: Limit::AtMost(dice.below(30)) };
+    settings
+}
+
+/// A runtime that counts as a dead process, so that the next one takes over.
+fn runtime(store: &Arc<CrashStore>, seed: u64, workspace: &Workspace) -> Runtime {
+    let mut dice = Dice::of(&[b"settings", &seed.to_le_bytes()]);
+    let models = Models::default().with("babble", Babble { seed });
+    let holder = Holder { pid: 999_999_999, start_time: 1, ..Holder::this_process() };
+    Runtime::new(store.clone(), settings(&mut dice, workspace), models).held_by(holder)
+}
+
+/// Every tree has to end within this.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Waits for the end of a run; one that hangs shows its log.
+async fn end(run: Run, store: &CrashStore) -> Result<Ending, RunError> {
+    let root = run.session().clone();
+    match tokio::time::timeout(LIMIT, run.ending()).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            for record in store.inner.tail(&root, 0, usize::MAX).await.unwrap() {
+                let line = serde_json::to_string(&record.event).unwrap();
+                let session = record.session.as_str().trim_start_matches(root.as_str());
+                println!("{session:12} {:3} {}", record.seq, line.chars().take(200).collect::<String>());
+            }
+            panic!("the run hangs");
+        }
+    }
+}
+
+async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
+    let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
+    let mut dice = Dice::of(&[b"fate", &seed.to_le_bytes()]);
+    let max_depth = runtime(&store, seed, workspace).settings().limits.max_depth;
+    let prepared = runtime(&store, seed, workspace).prepare(Task::new("the task")).await.unwrap();
+    let root = prepared.session().clone();
+    let crashes = dice.one_in(2);
+    if crashes {
+        store.crash_after(i64::try_from(1 + dice.below(60)).unwrap());
+    }
+    let meddler = dice.one_in(2).then(|| {
+        let (root, moment, cancels) = (root.clone(), dice.below(25), dice.one_in(2));
+        let runtime = runtime(&store, seed, workspace);
+        let store = store.clone();
+        let child = dice.below(3);
+        async move {
+            while store.appends.load(Ordering::SeqCst) < i64::try_from(moment).unwrap() {
+                tokio::time::sleep(Duration::from_micros(50)).await;
+            }
+            let child: SessionId = format!("{root}.1-{child}").parse().unwrap();
+            let _ = runtime.tell(&child, "words from outside").await;
+            let _ = if cancels {
+                runtime.cancel(&root, "the dice").await
+            } else {
+                runtime.tell(&root, "more").await
+            };
+        }
+    });
+    let meddler = meddler.map(tokio::spawn);
+    let mut ended = end(prepared.start(), &store).await;
+    for crash in 0.. {
+        match ended {
+            Ok(ending) => {
+                let left = ending.detached.ended();
+                tokio::time::timeout(LIMIT, left).await.expect("what was left to itself hangs");
+                break;
+            }
+            Err(RunError::Store(_)) if crash <= MOST_CRASHES => {}
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+        store.mend();
+        if crash < MOST_CRASHES && dice.one_in(2) {
+            store.crash_after(i64::try_from(1 + dice.below(30)).unwrap());
+        }
+        if store.inner.read(&root, 0).await.unwrap().is_empty() {
+            return 0;
+        }
+        ended = match runtime(&store, seed, workspace).resume(&root, More::default()).await {
+            Ok(run) => end(run, &store).await,
+            Err(error) => Err(error),
+        };
+    }
+    if let Some(meddler) = meddler {
+        meddler.abort();
+    }
+    store.mend();
+    // Words that came at the very end ask for a next round.
+    if let Ok(run) = runtime(&store, seed, workspace).resume(&root, More::default()).await {
+        let ending = end(run, &store).await.unwrap();
+        tokio::time::timeout(LIMIT, ending.detached.ended()).await.expect("what was left to itself hangs");
+    }
+    finish_detached(&store, seed, workspace, &root).await;
+    let log = store.inner.tail(&root, 0, usize::MAX).await.unwrap();
+    check_laws(&log);
+    check_tree(seed, &*store.inner, &log, max_depth).await;
+    log.iter().filter(|record| matches!(record.event, Event::Delegated { .. })).count()
+}
+
+/// Resumes what was left to itself and then lost its runner to a crash, also what those left to themselves.
+async fn finish_detached(store: &Arc<CrashStore>, seed: u64, workspace: &Workspace, root: &SessionId) {
+    for _ in 0..20 {
+        let log = store.inner.tail(root, 0, usize::MAX).await.unwrap();
+        let mut open = None;
+        for record in &log {
+            let Event::Returned { child, outcome, .. } = &record.event else { continue };
+            let events: Vec<Event> =
+                store.inner.read(child, 0).await.unwrap().into_iter().map(|record| record.event).collect();
+            if outcome.status == Status::Detached && State::fold(child.clone(), &events).is_running() {
+                open = Some(child.clone());
+            }
+        }
+        let Some(open) = open else { return };
+        let run = runtime(store, seed, workspace).resume(&open, More::default()).await.unwrap();
+        let ending = end(run, store).await.unwrap();
+        tokio::time::timeout(LIMIT, ending.detached.ended()).await.expect("what was left to itself hangs");
+    }
+    panic!("seed {seed}: there is always something left");
+}
+
+/// Depth and authority: a child is nowhere deeper or wider than its parent allows.
+async fn check_tree(seed: u64, store: &dyn Store, log: &[Record], max_depth: u32) {
+    let mut grants: BTreeMap<&SessionId, (Authority, u32)> = BTreeMap::new();
+    for record in log {
+        let Event::Started { grant, depth, parent, .. } = &record.event else { continue };
+        let body = store.blob(grant.authority).await.unwrap().expect("an authority is kept with who has it");
+        let authority: Authority = serde_json::from_str(&body).unwrap();
+        assert!(*depth <= max_depth, "seed {seed}: {} is at depth {depth}", record.session);
+        if let Some((lender, at)) = parent.as_ref().and_then(|parent| grants.get(parent)) {
+            assert!(authority.within(lender), "seed {seed}: {} has more than its parent", record.session);
+            assert_eq!(*depth, at + 1, "seed {seed}");
+            assert!(*depth <= lender.deepest, "seed {seed}: deeper than its path allows");
+        }
+        grants.insert(&record.session, (authority, *depth));
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+#[test]
+fn random_trees_over_all_faces_keep_the_laws() {
+    let seeds = match number("TREES_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("TREES").unwrap_or(TREES),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let workers: Vec<_> = (0..2u64)
+        .map(|worker| {
+            let (seeds, folder) = (seeds.clone(), folder.path().to_owned());
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let workspace = Workspace::open(&folder).unwrap();
+                let mut children = 0;
+                for seed in seeds.filter(|seed| seed % 2 == worker) {
+                    let tree = std::panic::AssertUnwindSafe(one_tree(seed, &workspace));
+                    let done = runtime.block_on(futures::FutureExt::catch_unwind(tree));
+                    children += done.unwrap_or_else(|_| panic!("the tree of TREES_SEED={seed}"));
+                }
+                children
+            })
+        })
+        .collect();
+    let children: usize = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+    if seeds.end - seeds.start > 100 {
+        assert!(children as u64 > seeds.end - seeds.start, "the trees have to be trees: {children} children");
+    }
+}

@@ -1,0 +1,134 @@
+//! Skills and the instructions of a project: what is found, who is offered it, and what reaches the model.
+
+// The attribute tells clippy that helpers in here are tests too.
+#[cfg(test)]
+mod skills {
+    mod discovery;
+    mod instructions;
+    mod runs;
+
+    use std::path::{Path, PathBuf};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use brigade::core::{Event, Price, SessionId};
+    use brigade::model::script::Script;
+    use brigade::model::{Chunk, Model, ModelError, Request};
+    use brigade::store::memory::MemoryStore;
+    use brigade::{Models, Runtime, Settings, Skills, Store, Task, Workspace};
+    use futures::stream::BoxStream;
+
+    /// A folder for skills, and one to work in.
+    pub(crate) struct World(tempfile::TempDir);
+
+    impl World {
+        pub(crate) fn new() -> World {
+            let world = World(tempfile::tempdir().unwrap());
+            for name in ["skills", "work"] {
+                std::fs::create_dir(world.path(name)).unwrap();
+            }
+            world
+        }
+
+        pub(crate) fn path(&self, path: &str) -> PathBuf {
+            self.0.path().join(path)
+        }
+
+        pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) -> &World {
+            let path = self.path(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+            self
+        }
+
+        /// Puts a named pipe there: who opens it waits for somebody at the other end.
+        pub(crate) fn pipe(&self, path: &str) {
+            let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+            rustix::fs::mknodat(rustix::fs::CWD, self.path(path), kind, mode, 0).unwrap();
+        }
+
+        /// Puts a skill into the folder.
+        pub(crate) fn skill(&self, name: &str, description: &str, body: &str) -> &World {
+            let text = format!("---\nname: {name}\ndescription: {description}\n---\n{body}\n");
+            self.put(&format!("skills/{name}/SKILL.md"), text)
+        }
+
+        /// What is found, and what is wrong with the rest.
+        pub(crate) fn discover(&self) -> (Skills, Vec<String>) {
+            let (skills, problems) = Skills::discover(&[self.path("skills")]);
+            (skills, problems.iter().map(ToString::to_string).collect())
+        }
+
+        pub(crate) fn skills(&self) -> Skills {
+            let (skills, problems) = self.discover();
+            assert_eq!(problems, Vec::<String>::new());
+            skills
+        }
+
+        /// Runs a script and says what happened.
+        pub(crate) async fn run(&self, script: &str, tweak: impl FnOnce(&mut Settings)) -> Story {
+            let store = Arc::new(MemoryStore::new());
+            let heard = Arc::new(Mutex::new(Vec::new()));
+            let model = Hearing { script: Script::parse(script).unwrap(), heard: heard.clone() };
+            let mut settings =
+                Settings::new("script", Workspace::open(Path::new(&self.path("work"))).unwrap());
+            tweak(&mut settings);
+            let runtime = Runtime::new(store.clone(), settings, Models::default().with("script", model));
+            let run = runtime.start(Task::new("the task")).await.unwrap();
+            let ending = tokio::time::timeout(Duration::from_secs(20), run.ending()).await.unwrap().unwrap();
+            let requests = std::mem::take(&mut *heard.lock().unwrap());
+            Story { session: ending.session, store, requests }
+        }
+    }
+
+    /// A run that is over.
+    pub(crate) struct Story {
+        session: SessionId,
+        store: Arc<MemoryStore>,
+        requests: Vec<Request>,
+    }
+
+    impl Story {
+        /// What the lead's calls were answered.
+        pub(crate) async fn answers(&self) -> Vec<String> {
+            let records = self.store.read(&self.session, 0).await.unwrap();
+            let mut answers: Vec<_> = records
+                .into_iter()
+                .filter_map(|record| match record.event {
+                    Event::ToolEnded { call, output } => Some((call, output.text.to_string())),
+                    _ => None,
+                })
+                .collect();
+            answers.sort_by_key(|(call, _)| *call);
+            answers.into_iter().map(|(_, text)| text).collect()
+        }
+
+        /// The first request of a role, or of the lead.
+        pub(crate) fn request(&self, who: &str) -> &Request {
+            let is = |request: &&Request| request.role.as_deref().unwrap_or(&request.agent) == who;
+            self.requests.iter().find(is).unwrap()
+        }
+
+        /// The tools that a role, or the lead, was offered first.
+        pub(crate) fn offered(&self, who: &str) -> Vec<&str> {
+            self.request(who).tools.iter().map(|spec| spec.name.as_str()).collect()
+        }
+    }
+
+    /// The scripted model, and all that it was sent.
+    struct Hearing {
+        script: Script,
+        heard: Arc<Mutex<Vec<Request>>>,
+    }
+
+    impl Model for Hearing {
+        fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+            self.heard.lock().unwrap().push(request.clone());
+            self.script.stream(request)
+        }
+
+        fn price(&self, model: &str) -> Option<Price> {
+            self.script.price(model)
+        }
+    }
+}

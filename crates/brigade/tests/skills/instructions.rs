@@ -1,0 +1,63 @@
+//! The instructions of a project: in the prompt of the lead and of its children, and counted.
+
+use std::sync::Arc;
+
+use brigade::core::{Budget, Limit};
+
+use super::World;
+
+const DELEGATE: &str = "
+[[reply]]
+agent = 'lead'
+turn = 1
+[[reply.call]]
+tool = 'delegate'
+arguments = { role = 'Helper', task = 'help' }
+[[reply]]
+text = 'done'
+";
+
+const RULES: &str = "Use tabs.\n\n# Never\n\nNever push.";
+
+#[tokio::test]
+async fn they_reach_the_lead_and_its_children() {
+    let story = World::new().run(DELEGATE, |settings| settings.instructions = Some(RULES.into())).await;
+    for who in ["lead", "Helper"] {
+        let system = &story.request(who).system;
+        assert!(system.ends_with(&format!("\n\n{RULES}\n")), "{system}");
+        assert!(system.contains("# Instructions of the project"), "{system}");
+    }
+    assert!(story.request("lead").system.starts_with("You are the lead"));
+}
+
+#[tokio::test]
+async fn an_agent_that_ignores_them_does_not_see_them() {
+    let ignoring = World::new()
+        .run(DELEGATE, |settings| {
+            settings.instructions = Some(RULES.into());
+            settings.lead.ignore_instructions = true;
+        })
+        .await;
+    let plain = World::new().run(DELEGATE, |_| {}).await;
+    let blank = World::new().run(DELEGATE, |settings| settings.instructions = Some(" \n".into())).await;
+    assert_eq!(ignoring.request("lead").system, plain.request("lead").system);
+    assert_eq!(blank.request("Helper").system, plain.request("Helper").system);
+    assert!(!ignoring.request("lead").system.contains("tabs"));
+    assert!(ignoring.request("Helper").system.contains("Use tabs."), "each agent decides for itself");
+}
+
+#[tokio::test]
+async fn they_are_reserved_for() {
+    let long: Arc<str> = "rule ".repeat(20_000).into();
+    let ends = async |instructions: Option<Arc<str>>| {
+        let story = World::new()
+            .run("[[reply]]\ntext = 'done'", |settings| {
+                settings.instructions = instructions;
+                settings.budget = Budget { tokens: Limit::AtMost(20_000), ..Budget::UNLIMITED };
+            })
+            .await;
+        story.requests.len()
+    };
+    assert_eq!(ends(None).await, 1);
+    assert_eq!(ends(Some(long)).await, 0, "the budget does not cover a call with them, so none is made");
+}

@@ -1,0 +1,92 @@
+//! Who may reach the network.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use brigade::model::script::Script;
+use brigade::store::memory::MemoryStore;
+use brigade::tool::{Search, WebSettings};
+use brigade::{Models, More, Runtime, Settings, Store, Task, Toolbox, Workspace};
+use brigade_core::grant::Access;
+use brigade_core::permission::Mode;
+use brigade_core::{Authority, Event};
+
+use super::server::{Server, settings};
+
+#[test]
+fn an_agent_without_the_network_is_not_offered_it() {
+    let search = Some(Search::searxng("https://searx.example").unwrap());
+    let toolbox = Toolbox::standard().with_web(WebSettings { search, ..settings() });
+    let tools: BTreeSet<String> = toolbox.iter().map(|tool| tool.spec().name.clone()).collect();
+    let offered = |network| {
+        let authority = Authority { tools: tools.clone(), network, ..Authority::default() };
+        toolbox.specs(&authority).into_iter().map(|spec| spec.name).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(offered(Access::Allowed), tools);
+    let fewer = offered(Access::Denied);
+    let missing: Vec<&String> = tools.difference(&fewer).collect();
+    assert_eq!(missing, ["web_fetch", "web_search"]);
+}
+
+/// A runtime whose agent fetches this page and then says what it was told.
+fn runtime(store: &Arc<MemoryStore>, folder: &Path, url: &str, tweak: impl FnOnce(&mut Settings)) -> Runtime {
+    let mut settings = Settings::new("script", Workspace::open(folder).unwrap());
+    settings.tools = Toolbox::standard().with_web(super::server::settings());
+    tweak(&mut settings);
+    let script = format!(
+        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'web_fetch'\narguments = {{ url = '{url}' }}\n\
+         [[reply]]\ntext = '{{results}}'\n"
+    );
+    let models = Models::default().with("script", Script::parse(&script).unwrap());
+    Runtime::new(store.clone(), settings, models)
+}
+
+async fn told(url: &str, tweak: impl FnOnce(&mut Settings)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = runtime(&Arc::default(), folder.path(), url, tweak);
+    let run = runtime.start(Task::new("read it")).await.unwrap();
+    run.ending().await.unwrap().outcome.text.to_string()
+}
+
+#[tokio::test]
+async fn a_page_is_read_in_every_mode_until_a_rule_forbids_it() {
+    let server = Server::page("text/html", "<h1>inside</h1>");
+    for mode in [Mode::Plan, Mode::Ask, Mode::Edit, Mode::Auto] {
+        let text = told(&server.url("/"), |settings| settings.permissions.mode = mode).await;
+        assert!(text.contains("# inside"), "{mode}: {text}");
+    }
+    let rule =
+        |settings: &mut Settings| settings.permissions.deny = vec!["web_fetch(127.0.0.1)".parse().unwrap()];
+    let text = told(&server.url("/"), rule).await;
+    assert!(text.contains("`web_fetch(127.0.0.1)` in permissions.deny forbids this"), "{text}");
+    assert_eq!(server.requests().len(), 4);
+}
+
+/// The model may call what it was not offered. A session is begun, loses the network and goes on.
+#[tokio::test]
+async fn an_agent_without_the_network_does_not_reach_it() {
+    let server = Server::page("text/html", "<h1>inside</h1>");
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let run =
+        runtime(&store, folder.path(), &server.url("/"), |_| {}).start(Task::new("read it")).await.unwrap();
+    let session = run.session().clone();
+    run.ending().await.unwrap();
+    assert_eq!(server.requests().len(), 1);
+
+    let mut first = store.read(&session, 0).await.unwrap().remove(0);
+    let Event::Started { agent, grant, .. } = &mut first.event else { panic!("{first:?}") };
+    let blob = store.blob(grant.authority).await.unwrap().unwrap();
+    let authority: Authority = serde_json::from_str(&blob).unwrap();
+    let authority = Authority { network: Access::Denied, ..authority };
+    grant.authority = authority.hash();
+    let agent = store.blob(*agent).await.unwrap().unwrap();
+    let other = Arc::new(MemoryStore::new());
+    other.restore(vec![first], vec![agent, authority.encoded().into()]).await.unwrap();
+    let runtime = runtime(&other, folder.path(), &server.url("/"), |_| {});
+    let ending = runtime.resume(&session, More::default()).await.unwrap().ending().await.unwrap();
+    let text = ending.outcome.text.to_string();
+    assert!(text.contains("'web_fetch' needs the network, and this agent may not reach it"), "{text}");
+    assert_eq!(server.requests().len(), 1);
+}

@@ -1,0 +1,135 @@
+//! Servers and pages that mean harm. Every call ends soon and says what happened.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use brigade::tool::WebSettings;
+
+use super::server::{Server, fail, fetch, reply, send, settings};
+
+#[test]
+fn nested_pages_are_flattened() {
+    let deep = format!("{}deep", "<div>".repeat((1 << 20) / 5));
+    assert_eq!(fetch(&Server::page("text/html", deep).url("/")), "deep\n");
+    let text = fetch(&Server::page("text/html", "<p><a href=/x><b>y".repeat(8000)).url("/"));
+    assert!(text.starts_with("[**y**](http://127.0.0.1"), "{}", &text[..60]);
+    let text = fetch(&Server::page("text/html", "<p><a><b>".repeat(8000) + "end").url("/"));
+    assert_eq!(text, "**end**\n");
+    let text = fetch(&Server::page("text/html", "<b>x".repeat(400_000)).url("/"));
+    assert!(text.contains("too many elements"), "{}", text.len());
+}
+
+#[test]
+fn a_bomb_stays_small() {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    for _ in 0..200 {
+        encoder.write_all(&vec![b'x'; 1 << 20]).unwrap();
+    }
+    let body = encoder.finish().unwrap();
+    let whole = reply("200 OK", "Content-Type: text/plain\r\nContent-Encoding: gzip\r\n", &body);
+    let text = fetch(&Server::start(move |_, stream| send(stream, &whole)).url("/"));
+    assert!(
+        text.contains("(the page is longer than 2097152 bytes; the rest was not read)"),
+        "{}",
+        text.len()
+    );
+}
+
+#[test]
+fn an_endless_answer_is_cut() {
+    let server = Server::start(|_, stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let chunk = [b"10000\r\n".as_slice(), &[b'x'; 0x10000], b"\r\n"].concat();
+        while stream.write_all(&chunk).is_ok() {}
+    });
+    let text = fetch(&server.url("/"));
+    assert!(
+        text.contains("(the page is longer than 2097152 bytes; the rest was not read)"),
+        "{}",
+        text.len()
+    );
+}
+
+/// Nothing comes out of this, however much goes in.
+#[test]
+fn an_endless_answer_of_nothing_is_cut() {
+    let server = Server::start(|_, stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n");
+        send(stream, &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
+        // A stored block of no bytes, again and again.
+        let empty = [0, 0, 0, 0xff, 0xff].repeat(10_000);
+        while stream.write_all(&empty).is_ok() {}
+    });
+    let text = fetch(&server.url("/"));
+    assert!(text.contains("the rest was not read"), "{text}");
+}
+
+fn hurried() -> WebSettings {
+    WebSettings { timeout: Duration::from_millis(700), ..settings() }
+}
+
+#[test]
+fn silence_ends() {
+    let server = Server::start(|_, _| std::thread::sleep(Duration::from_secs(10)));
+    let text = fail(&hurried(), &server.url("/"));
+    assert!(text.contains("127.0.0.1 was not fetched: it did not answer in full within 700 ms"), "{text}");
+}
+
+#[test]
+fn a_drip_ends() {
+    let server = Server::start(|_, stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n");
+        while stream.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert!(fail(&hurried(), &server.url("/")).contains("within 700 ms"));
+    let headers = Server::start(|_, stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\n");
+        while stream.write_all(b"A: b\r\n").is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    assert!(fail(&hurried(), &headers.url("/")).contains("within 700 ms"));
+}
+
+#[test]
+fn huge_headers_are_refused() {
+    let server = Server::start(|_, stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\nA: ");
+        for _ in 0..1000 {
+            if stream.write_all(&[b'x'; 1 << 16]).is_err() {
+                break;
+            }
+        }
+    });
+    let text = fail(&settings(), &server.url("/"));
+    assert!(text.contains("made no sense"), "{text}");
+    let many = Server::start(|_, stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\n");
+        while stream.write_all(b"A: b\r\n").is_ok() {}
+    });
+    let text = fail(&settings(), &many.url("/"));
+    assert!(text.contains("made no sense"), "{text}");
+}
+
+#[test]
+fn broken_connections_are_told() {
+    let reset = Server::start(|_, stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf");
+    });
+    let text = fail(&settings(), &reset.url("/"));
+    assert!(text.contains("the answer broke off or made no sense"), "{text}");
+    let text = fail(&settings(), &Server::start(|_, _| {}).url("/"));
+    assert!(text.contains("broke off"), "{text}");
+    let text = fail(&settings(), &Server::start(|_, stream| send(stream, b"SSH-2.0-x\r\n\r\n")).url("/"));
+    assert!(text.contains("made no sense"), "{text}");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let text = fail(&settings(), &format!("http://127.0.0.1:{port}/"));
+    assert!(text.contains("the connection failed"), "{text}");
+    let text = fail(&settings(), &Server::page("text/plain", "x").url("/").replace("http:", "https:"));
+    assert!(text.contains("the connection failed"), "{text}");
+}

@@ -1,0 +1,142 @@
+//! Search engines, as their documentation describes them.
+
+use brigade::Toolbox;
+use brigade::tool::{Search, Secret};
+use serde_json::{Value, json};
+
+use super::server::{Server, call, fail, reply, searching, send, settings};
+
+const KEY: &str = "key-that-nobody-sees";
+
+fn engine(answer: Value) -> Server {
+    Server::page("application/json", answer.to_string())
+}
+
+fn brave(server: &Server) -> Search {
+    Search::brave(Secret::new(KEY)).unwrap().at(&server.url("/res/v1/web/search")).unwrap()
+}
+
+fn tavily(server: &Server) -> Search {
+    Search::tavily(Secret::new(KEY)).unwrap().at(&server.url("/search")).unwrap()
+}
+
+fn search(engine: Search, arguments: Value) -> (bool, String) {
+    let output = call(&searching(engine), &[], "web_search", arguments);
+    assert!(!output.text.as_str().contains(KEY), "{}", output.text);
+    (output.is_error(), output.text.to_string())
+}
+
+#[test]
+fn brave_is_asked() {
+    let server = engine(json!({ "type": "search", "web": { "type": "search", "results": [
+        { "title": "Rust &amp; tea", "url": "https://a.example/1", "description": "about <strong>rust</strong>\nand tea" },
+        { "title": "Second", "url": "https://b.example/2", "description": "" },
+        { "title": "not a page", "url": "javascript:alert(1)", "description": "x" },
+    ] } }));
+    let (failed, text) = search(brave(&server), json!({ "query": "rust tea?", "count": 3 }));
+    let expected = "1. **Rust & tea**\n   https://a.example/1\n   about rust and tea\n2. **Second**\n   https://b.example/2\n";
+    assert_eq!((failed, text.as_str()), (false, expected));
+    let request = server.requests().remove(0);
+    assert!(request.starts_with("GET /res/v1/web/search?q=rust+tea%3F&count=3 HTTP/1.1"), "{request}");
+    assert!(request.contains(&format!("x-subscription-token: {KEY}\r\n")), "{request}");
+    assert!(!request.lines().next().unwrap().contains(KEY));
+    let (failed, text) = search(brave(&engine(json!({ "type": "search" }))), json!({ "query": "x" }));
+    assert_eq!((failed, text.as_str()), (false, "(nothing found for `x`; try other words)\n"));
+}
+
+#[test]
+fn tavily_is_asked() {
+    let results: Vec<Value> = (1..=12)
+        .map(|n| json!({ "title": format!("t{n}"), "url": format!("https://a.example/{n}"), "content": "c", "score": 0.5 }))
+        .collect();
+    let server = engine(json!({ "query": "q", "results": results, "response_time": 1.2 }));
+    let (failed, text) = search(tavily(&server), json!({ "query": "q", "count": 11 }));
+    assert!(
+        !failed
+            && text.contains("10. **t10**\n    https://a.example/10\n    c\n11. ")
+            && !text.contains("t12")
+    );
+    let request = server.requests().remove(0);
+    assert!(request.starts_with("POST /search HTTP/1.1"), "{request}");
+    assert!(request.contains(&format!("authorization: Bearer {KEY}\r\n")), "{request}");
+    let (_, body) = request.split_once("\r\n\r\n").unwrap();
+    assert_eq!(serde_json::from_str::<Value>(body).unwrap(), json!({ "query": "q", "max_results": 11 }));
+}
+
+#[test]
+fn searxng_is_asked() {
+    let answer = json!({ "query": "q", "number_of_results": 0, "results": [
+        { "title": "Vec<T>", "url": "http://a.example/?a=1&lt=2", "content": "c", "engine": "x" },
+    ] });
+    let server = engine(answer);
+    for base in ["/", "/deep/", "/search"] {
+        let (failed, text) = search(Search::searxng(&server.url(base)).unwrap(), json!({ "query": "a&b" }));
+        assert_eq!((failed, text.as_str()), (false, "1. **Vec<T>**\n   http://a.example/?a=1&lt=2\n   c\n"));
+    }
+    let lines: Vec<String> =
+        server.requests().iter().map(|text| text.lines().next().unwrap().to_owned()).collect();
+    assert_eq!(
+        lines,
+        [
+            "GET /search?q=a%26b&format=json HTTP/1.1",
+            "GET /deep/search?q=a%26b&format=json HTTP/1.1",
+            "GET /search?q=a%26b&format=json HTTP/1.1"
+        ]
+    );
+}
+
+#[test]
+fn troubles_are_told_without_the_key() {
+    let answering = |status: &'static str, body: &'static str| {
+        Server::start(move |_, stream| {
+            send(stream, &reply(status, "Content-Type: text/html\r\n", body.as_bytes()))
+        })
+    };
+    let asked = json!({ "query": "secret words" });
+    for (status, says) in [
+        ("401 No", "does not take the key"),
+        ("429 Slow", "wait before"),
+        ("500 Oh", "the server has a problem"),
+    ] {
+        let server = answering(status, KEY);
+        for engine in [brave(&server), tavily(&server)] {
+            let (failed, text) = search(engine, asked.clone());
+            assert!(failed && text.contains(says) && text.contains("127.0.0.1"), "{text}");
+            assert!(!text.contains("secret"), "{text}");
+        }
+    }
+    let (failed, text) = search(Search::searxng(&answering("403 No", "").url("/")).unwrap(), asked.clone());
+    assert!(failed && text.contains("search.formats"), "{text}");
+    let (failed, text) = search(tavily(&answering("200 OK", "<html>")), asked.clone());
+    assert!(failed && text.contains("no list of results"), "{text}");
+    let (failed, text) = search(tavily(&Server::redirect("http://127.0.0.1:1/")), asked.clone());
+    assert!(failed && text.contains("302"), "{text}");
+    let silent = Server::start(|_, _| std::thread::sleep(std::time::Duration::from_secs(10)));
+    let (failed, text) = search(brave(&silent), asked.clone());
+    assert!(failed && text.contains("did not answer within"), "{text}");
+    let broken = Search::brave(Secret::new("a\nb")).unwrap().at(&silent.url("/")).unwrap();
+    assert!(search(broken, asked).1.contains("does not take the key"));
+    for query in [String::new(), " ".to_owned(), "x".repeat(401)] {
+        assert!(search(brave(&silent), json!({ "query": query })).0);
+    }
+}
+
+#[test]
+fn keys_cannot_be_printed() {
+    let search = Search::brave(Secret::new(KEY)).unwrap();
+    let shown = format!("{search:?} {:?}", searching(search.clone()));
+    assert!(!shown.contains(KEY) && shown.contains("Secret"), "{shown}");
+    let error = Search::searxng("https://user:hunter2@searx.example").unwrap_err().to_string();
+    assert!(!error.contains("hunter2"), "{error}");
+    assert!(Search::searxng("ftp://x").is_err() && Search::searxng("searx").is_err());
+}
+
+/// The address of an engine is the person's choice; what a model fetches is not.
+#[test]
+fn only_a_configured_engine_is_offered_and_it_opens_nothing_else() {
+    assert!(Toolbox::new().with_web(settings()).get("web_search").is_none());
+    let server = engine(json!({ "results": [] }));
+    let settings = searching(Search::searxng(&server.url("/")).unwrap());
+    assert!(Toolbox::new().with_web(settings.clone()).get("web_search").is_some());
+    assert!(fail(&settings, "http://127.0.0.1/").contains("web.allow_loopback"));
+}
