@@ -14,6 +14,7 @@ use brigade_core::{
 use super::act::refusal;
 use super::lend::Waiting;
 use super::{Driver, Fatal, Inbox};
+use crate::agents::LoadError;
 use crate::slots::Lane;
 use crate::tree::Kit;
 
@@ -132,12 +133,8 @@ impl Driver {
         let (agent, wish) = self.tree.settings().faces.equip(part, &self.caller(), definition);
         let depth = self.caller().depth + 1;
         let authority = &self.kit.authority;
-        // A child that cannot be equipped has failed, and is spoken of as its face does.
-        let failed = |cause: String| {
-            let outcome = Outcome::new(Status::Failed { cause }, "");
-            self.tree.settings().faces.render(part, &outcome, usize::MAX, "")
-        };
-        let attenuated = authority.attenuate(&wish, depth).map_err(|refusal| failed(refusal.to_string()))?;
+        let attenuated =
+            authority.attenuate(&wish, depth).map_err(|refusal| self.failed(part, refusal.to_string()))?;
         let mut lent = attenuated.authority;
         let speaks = authority.speak == Access::Allowed && authority.lend.contains(faces::MESSAGE);
         if part.face == Face::Delegate && speaks {
@@ -147,7 +144,7 @@ impl Driver {
         let shown = |name: &String| name.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
         let unknown: Vec<String> = attenuated.unknown.iter().map(shown).collect();
         let warning = (!unknown.is_empty()).then(|| format!("no such tool to lend: {}", unknown.join(", ")));
-        let kit = self.tree.kit(agent, lent, depth).map_err(failed)?;
+        let kit = self.tree.kit(agent, lent, depth).map_err(|cause| self.failed(part, cause))?;
         self.last_kit = Some(LastKit {
             part: part.clone(),
             kit: kit.clone(),
@@ -155,6 +152,12 @@ impl Driver {
             warning: warning.clone(),
         });
         Ok((kit, defined, warning))
+    }
+
+    /// A child that cannot be equipped has failed, and is spoken of as its face does.
+    fn failed(&self, part: &Delegation, cause: String) -> ToolOutput {
+        let outcome = Outcome::new(Status::Failed { cause }, "");
+        self.tree.settings().faces.render(part, &outcome, usize::MAX, "")
     }
 
     /// The definition that a part names: by id, or as a role that no preset has.
@@ -179,8 +182,9 @@ impl Driver {
         let loaded = tokio::task::spawn_blocking(move || core.settings.agents.load(&id)).await;
         match loaded {
             Ok(Ok(agent)) => Ok(Some(agent)),
-            Ok(Err(error)) => Err(ToolOutput::error(error.to_string())),
-            Err(error) => Err(ToolOutput::error(format!("The definition could not be read: {error}"))),
+            Ok(Err(error @ LoadError::NotFound(_))) => Err(ToolOutput::error(error.to_string())),
+            Ok(Err(LoadError::Invalid(problem))) => Err(self.failed(part, problem.to_string())),
+            Err(error) => Err(self.failed(part, format!("its definition could not be read: {error}"))),
         }
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{agent, all_faces, calls, dispatch, helper, reports, says, script, spawn};
 use crate::crash::{resume, run_until_crash};
-use crate::support::{Stage, check_laws};
+use crate::support::{Stage, check_laws, end};
 
 struct Baseline {
     text: String,
@@ -218,6 +218,58 @@ async fn crash_before_every_append_with_a_child_in_the_background() {
         };
         // How often the lead replies depends on which of the two is faster.
         crash_everywhere(stage, false).await;
+    }
+}
+
+/// A child that its caller leaves to itself comes to its end too, whoever falls over and when.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crash_before_every_append_with_a_child_that_is_left_to_itself() {
+    let mut left = helper("child");
+    left.1["background"] = "detach".into();
+    let text = script(&[
+        calls("lead", 1, &[left]),
+        says("lead", "I do not wait"),
+        reports("child", "the report"),
+        json!({ "agent": "child", "turn": 1, "delay_ms": 10, "call": [{ "tool": "echo", "arguments": { "text": "e" } }] }),
+        json!({ "text": "the result" }),
+    ]);
+    let stage = || {
+        Stage::with(&text, |settings| {
+            with_agents(settings);
+            settings.faces.delegation.extras = [Extra::Background].into();
+        })
+    };
+    let whole = stage();
+    let ending = whole.run().await;
+    ending.detached.ended().await;
+    for appends in 1..whole.store.appends.load(Ordering::SeqCst) {
+        let stage = stage();
+        stage.store.crash_after(appends);
+        let run = stage.start().await;
+        let root = run.session().clone();
+        let ended = end(run).await;
+        if let Ok(ending) = &ended {
+            ending.detached.ended().await;
+        }
+        stage.store.mend();
+        let ending = match ended {
+            Ok(ending) => ending,
+            Err(_) => resume(&stage, &root).await,
+        };
+        ending.detached.ended().await;
+        assert_eq!(ending.outcome.text.as_str(), "I do not wait", "after {appends}");
+        let child = format!("{root}.1-0").parse().unwrap();
+        if !matches!(stage.events(&child).await.last(), Some(Event::Ended { .. })) {
+            resume(&stage, &child).await;
+        }
+        let events = stage.events(&child).await;
+        let Some(Event::Ended { outcome, .. }) = events.last() else { panic!("{events:?}") };
+        assert_eq!(
+            (&outcome.status, outcome.text.as_str()),
+            (&Status::Done, "the report"),
+            "after {appends}"
+        );
+        check_laws(&stage.log(&root).await);
     }
 }
 

@@ -189,6 +189,39 @@ async fn c80_a_child_that_cannot_be_equipped_is_a_result() {
     assert!(text.starts_with("Agent 'child' failed: ") && text.contains("nobody/none"), "{text}");
 }
 
+/// The definition is read when it is called for: what was broken or taken away since is told as what it is.
+#[tokio::test]
+async fn c58_a_definition_that_cannot_be_read_any_more() {
+    let agents = tempfile::tempdir().unwrap();
+    let write = |id: &str, text: &str| {
+        std::fs::create_dir_all(agents.path().join(id)).unwrap();
+        std::fs::write(agents.path().join(id).join("AGENT.md"), text).unwrap();
+    };
+    let good = "---\nname: x\ndescription: d\n---\nYou are x.\n";
+    for id in ["broken", "gone", "fine"] {
+        write(id, good);
+    }
+    let (catalogue, problems) = Catalogue::from_places(&[agents.path()]);
+    assert_eq!((problems.len(), catalogue.list().len()), (0, 3));
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &["broken", "gone", "fine"].map(super::dispatch)),
+            says("lead", "{result:0}\n{result:1}\n{result:2}"),
+            says("fine", "still here"),
+        ],
+        move |settings| settings.agents = catalogue.clone(),
+    );
+    write("broken", "---\nname: x\n---\n");
+    std::fs::remove_dir_all(agents.path().join("gone")).unwrap();
+    write("fine", &good.replace("You are x.", "You are new."));
+    let ending = scene.run().await;
+    let text = ending.outcome.text.as_str();
+    assert!(text.starts_with("Agent 'broken' failed: ") && text.contains("AGENT.md"), "{text}");
+    assert!(text.contains("Agent 'gone' not found"), "{text}");
+    assert!(text.contains("still here"), "{text}");
+    assert_eq!(scene.requests("fine")[0].system, "You are new.");
+}
+
 /// A tree with every face in it: parallel helpers that wait for each other, an agent, a loop, and one in the background.
 fn mixed(settings: &mut Settings) {
     all_faces(settings);
