@@ -450,7 +450,8 @@ async fn remove_children(tree: &Tree) -> Result<(), StoreError> {
     // One that was continued by itself has begun more than once.
     rest.dedup();
     for session in rest {
-        if !kept.iter().any(|other| session.contains(other)) {
+        let is_left_to_itself = tree.lease_for(session).root != tree.root;
+        if !is_left_to_itself && !kept.iter().any(|other| session.contains(other)) {
             tree.store().remove(session).await?;
         }
     }

@@ -11,6 +11,7 @@ mod config;
 mod context;
 mod control;
 mod exits;
+mod faces;
 mod formats;
 mod sessions;
 mod stories;

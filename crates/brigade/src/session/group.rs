@@ -13,6 +13,7 @@ use brigade_core::{
 
 use super::act::refusal;
 use super::lend::Waiting;
+use super::schema::check_schema;
 use super::{Driver, Fatal, Inbox};
 use crate::agents::LoadError;
 use crate::slots::Lane;
@@ -68,6 +69,9 @@ impl Driver {
         match self.kit.authority.permissions.check(&action) {
             Verdict::Allow => {}
             verdict => return Err(refusal(&written.name, verdict)),
+        }
+        if let Some(schema) = plan.parts.iter().find_map(|part| part.schema.as_ref()) {
+            check_schema(schema.as_str()).map_err(ToolOutput::error)?;
         }
         let mut backlog = VecDeque::new();
         for (index, part) in plan.parts.into_iter().enumerate() {
@@ -350,7 +354,7 @@ impl Driver {
         let failed =
             ended_parts(&records, call).iter().any(|(_, _, end)| failure(&end.outcome.status).is_some());
         let Ok(plan) = plan else {
-            // The call would be refused under the settings of now: those that it has started are all there is.
+            // What the settings do not allow any more is not started; what was started is waited for.
             self.part_done(call, None);
             return Ok(());
         };
