@@ -91,6 +91,7 @@ struct Seen {
     tools: Vec<String>,
     system: String,
     max_tokens: u64,
+    temperature: Option<f64>,
 }
 
 /// The scripted model, with a memory.
@@ -113,6 +114,7 @@ impl Model for Probe {
             tools: request.tools.iter().map(|spec| spec.name.clone()).collect(),
             system: request.system.to_string(),
             max_tokens: request.max_tokens,
+            temperature: request.temperature,
         });
         self.script.stream(request)
     }

@@ -129,7 +129,9 @@ async fn story_11_a_planner_dispatches_a_coder_with_a_model_of_its_own() {
         (asked.provider, asked.model.as_str(), asked.system.as_str()),
         ("two", "coder-1", "You are coder.")
     );
+    assert_eq!(asked.temperature, Some(0.1));
     let planner = scene.requests("planner").remove(0);
+    assert_eq!(planner.temperature, None);
     assert_eq!((planner.provider, planner.model.as_str()), ("one", "base"));
     assert!(planner.tools.contains(&"subagent_dispatch".to_owned()));
     assert!(!planner.tools.contains(&"write_file".to_owned()));
