@@ -75,6 +75,9 @@ pub struct Delegation {
     /// The prompt that asks for the report, where the family has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<Text>,
+    /// How many bytes of that report the caller reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report_bytes: Option<usize>,
     /// A system prompt of the call's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<Text>,

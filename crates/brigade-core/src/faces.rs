@@ -228,7 +228,7 @@ impl Faces {
         if self.has(Face::Subagent) {
             let config = self.subagent();
             specs.extend(has(subagent::NAME).then(|| config.spec()));
-            specs.extend(has(subagent::PARALLEL).then(subagent::parallel_spec));
+            specs.extend(has(subagent::PARALLEL).then(|| config.parallel_spec()));
         }
         if self.has(Face::Dispatch) && self.may_start(Face::Dispatch, caller) && has(dispatch::NAME) {
             specs.extend(dispatch::spec(&caller.others()));
@@ -306,9 +306,13 @@ impl Faces {
         if self.may_start(face, caller) {
             return Ok(());
         }
+        let settings = match face {
+            Face::Run | Face::Dispatch => "limits.max_depth sets".to_owned(),
+            Face::Delegate => "swarm.max_depth and limits.max_depth set".to_owned(),
+            Face::Subagent | Face::Spawn => format!("{face}.max_depth and limits.max_depth set"),
+        };
         Err(format!(
-            "No agent may start below depth {} here (recursion limit; {face}.max_depth and limits.max_depth set how \
-             deep a tree may get)",
+            "No agent may start below depth {} here (recursion limit; {settings} how deep a tree may get)",
             caller.depth
         ))
     }
@@ -351,7 +355,7 @@ impl Faces {
             (Face::Delegate, None) => (self.swarm.agent(part), self.swarm.wish(part, caller.authority)),
             (Face::Subagent, _) => subagent::equip(part, caller),
             (Face::Spawn, _) => self.spawn().equip(part, caller),
-            (_, definition) => dispatch::equip(part, definition.unwrap_or_default()),
+            (_, definition) => dispatch::equip(part, caller, definition.unwrap_or_default()),
         };
         wish.levels = self.levels(part.face);
         let at_the_limit = caller.depth + 1 >= wish.levels.min(caller.authority.deepest);
@@ -363,6 +367,9 @@ impl Faces {
         }
         agent.model = choose_model(&agent, caller.agent);
         agent.provider = None;
+        if agent.api_base.is_none() && provider(&agent) == provider(caller.agent) {
+            agent.api_base.clone_from(&caller.agent.api_base);
+        }
         wish.model = agent.model.clone().filter(|model| Some(model) != caller.agent.model.as_ref());
         (agent, wish)
     }
@@ -371,7 +378,7 @@ impl Faces {
     pub fn render(&self, part: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
         match part.face {
             Face::Run | Face::Delegate => delegate::render(part, outcome, limit, handle),
-            Face::Subagent => self.subagent().render(part, outcome, handle),
+            Face::Subagent => self.subagent().render(part, outcome, limit, handle),
             Face::Dispatch => dispatch::render(part, outcome, limit, handle),
             Face::Spawn => spawn::render(part, outcome, limit, handle),
         }
@@ -424,6 +431,11 @@ pub fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
     }
 }
 
+/// The provider that an agent's model names.
+fn provider(agent: &Agent) -> Option<&str> {
+    agent.model.as_deref().map(|model| model.split_once('/').map_or(model, |(provider, _)| provider))
+}
+
 fn not_available(tool: &str) -> String {
     format!("'{tool}' is not available here (recursion limit or configuration)")
 }
@@ -461,18 +473,21 @@ fn so_far(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("\nWhat there is so far:\n{text}") }
 }
 
-/// Our names of the tools on a list, in whatever spelling they are known. A name that nobody knows stays as it is, so
-/// that it can be reported.
-fn names(list: &[String]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
+/// The tools that a whitelist names, by any of their names. What cannot be lent stays as it was written, so that it is
+/// reported.
+fn names(list: &[String], lend: &BTreeSet<String>) -> Vec<String> {
+    let mut tools: Vec<String> = Vec::new();
     for written in list {
-        let ours = alias::tools(written);
-        let ours = if ours.is_empty() { vec![written.as_str()] } else { ours };
-        for name in ours {
-            if !names.iter().any(|other| other == name) {
-                names.push(name.to_owned());
-            }
+        let known = alias::tools(written).into_iter().filter(|name| lend.contains(*name));
+        let mut known: Vec<String> = known.map(str::to_owned).collect();
+        if known.is_empty() || lend.contains(written) {
+            known = vec![written.clone()];
         }
+        known.retain(|name| !tools.contains(name));
+        tools.append(&mut known);
     }
-    names
+    tools
 }
+
+#[cfg(test)]
+mod testing;

@@ -63,6 +63,7 @@ pub struct Node {
     /// The sessions that it delegated to, in order.
     pub children: Vec<SessionId>,
     calls: BTreeMap<CallId, String>,
+    report_bytes: Option<usize>,
 }
 
 impl Node {
@@ -84,6 +85,8 @@ impl Node {
             max_turns: self.max_turns,
             status: &outcome.status,
             tokens: (usage.input_total(), usage.output),
+            size: outcome.text.len(),
+            max_size: self.report_bytes.unwrap_or(usize::MAX),
         };
         (self.face == Face::Subagent).then(|| subagent::metadata(&receipt))
     }
@@ -167,6 +170,7 @@ impl Tree {
                 node.face = delegation.face;
                 node.number = delegation.number;
                 node.max_turns = grant.turns;
+                node.report_bytes = delegation.report_bytes;
                 node.label = label.unwrap_or_else(|| "lead".to_owned());
                 if !delegation.task.is_empty() {
                     node.task = delegation.task.to_string();
@@ -228,6 +232,7 @@ impl Tree {
             changed_at: at,
             children: Vec::new(),
             calls: BTreeMap::new(),
+            report_bytes: None,
         })
     }
 }

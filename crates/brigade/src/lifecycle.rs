@@ -130,6 +130,13 @@ impl Observer {
             let Some(subagent) = self.subagents.remove(&record.session) else { return Vec::new() };
             return vec![subagent.end(&outcome.status, outcome.text.to_string(), record.at)];
         }
+        if let Event::Returned { child, outcome, .. } = &record.event
+            && matches!(outcome.status, Status::Lost { .. })
+            && let Some(subagent) = self.subagents.remove(child)
+        {
+            // Its own log has no end: nobody can say what became of it.
+            return vec![subagent.end(&outcome.status, outcome.text.to_string(), record.at)];
+        }
         match self.subagents.get_mut(&record.session) {
             Some(subagent) => subagent.fact(&record.event),
             None => Vec::new(),

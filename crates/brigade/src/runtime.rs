@@ -22,7 +22,7 @@ use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::{Append, Expect, Holder, Lease, Store, StoreError};
 use crate::task::{AbortOnDrop, spawn};
-use crate::tree::{Core, Tree};
+use crate::tree::{Core, Kit, Tree};
 pub use task::{Detached, Ending, More, RunError, Task};
 
 /// How often a runner says that it is alive.
@@ -166,7 +166,7 @@ impl Runtime {
         let tree = Arc::new(Tree::new(self.core.clone(), self.holder.clone(), lease, Vec::new(), &more));
         let authority = self.root_authority(&agent);
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
-        let round = self.root_round(delegation, &kit.agent_hash, &kit.authority_hash, &more);
+        let round = self.root_round(delegation, &kit, &more);
         let driver = Driver::begin(tree.clone(), session, round, kit, None);
         Ok(prepared(tree, driver))
     }
@@ -264,10 +264,16 @@ impl Runtime {
             // A child that goes on by itself keeps to the tools that it was lent.
             authority.tools.retain(|tool| kit.authority.tools.contains(tool));
             authority.lend.retain(|tool| kit.authority.lend.contains(tool));
+            // What its caller's definition forbade stands in no settings of now.
+            let (now, then) = (&mut authority.permissions, &kit.authority.permissions);
+            for (rules, bound) in [(&mut now.deny, &then.deny), (&mut now.ask, &then.ask)] {
+                let more: Vec<_> = bound.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
+                rules.extend(more);
+            }
         }
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
         let delegation = Delegation { task: "".into(), warnings: Vec::new(), ..round.delegation };
-        let next = self.root_round(delegation, &kit.agent_hash, &kit.authority_hash, &more);
+        let next = self.root_round(delegation, &kit, &more);
         let needs_words = !state.has_unheard_words();
         let driver = Driver::next_round(tree.clone(), state, kit, next, needs_words.then_some(MORE_WORDS));
         Ok(prepared(tree, driver))
@@ -355,15 +361,11 @@ impl Runtime {
         }
     }
 
-    fn root_round(
-        &self,
-        delegation: Delegation,
-        agent: &brigade_core::Hash,
-        authority: &brigade_core::Hash,
-        more: &More,
-    ) -> Round {
+    /// A round at the top. What the person says counts more than what the agent's definition does.
+    fn root_round(&self, delegation: Delegation, kit: &Kit, more: &More) -> Round {
         let settings = &self.core.settings;
-        let deadline = match more.timeout {
+        let timeout = more.timeout.or(kit.agent.timeout.map(Duration::from_millis));
+        let deadline = match timeout {
             Some(timeout) => {
                 let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
                 Limit::AtMost(clock::now().saturating_add(millis))
@@ -371,12 +373,12 @@ impl Runtime {
             None => Limit::Unlimited,
         };
         let grant = Grant {
-            authority: *authority,
+            authority: kit.authority_hash,
             budget: more.budget.unwrap_or(settings.budget),
-            turns: more.turns.unwrap_or(settings.limits.lead_turns),
+            turns: more.turns.or(kit.agent.max_turns).unwrap_or(settings.limits.lead_turns),
             deadline,
         };
-        Round { delegation, agent: *agent, grant, parent: None, depth: 0 }
+        Round { delegation, agent: kit.agent_hash, grant, parent: None, depth: 0 }
     }
 }
 
@@ -444,7 +446,9 @@ async fn remove_children(tree: &Tree) -> Result<(), StoreError> {
         }
     }
     // Those further down go first: what is above them goes only when nothing below it stays.
-    rest.sort_by_key(|session| std::cmp::Reverse(session.as_str().len()));
+    rest.sort_by_key(|session| (std::cmp::Reverse(session.as_str().len()), *session));
+    // One that was continued by itself has begun more than once.
+    rest.dedup();
     for session in rest {
         let is_left_to_itself = tree.lease_for(session).root != tree.root;
         if !is_left_to_itself && !kept.iter().any(|other| session.contains(other)) {

@@ -366,6 +366,7 @@ impl Driver {
     /// Waits until something happens, then takes all that has happened.
     async fn wait(&mut self) -> Result<(), Fatal> {
         if !self.finished.is_empty() {
+            // The last children of a call were refused: nobody is out whose end could wake this session.
             return self.answer_finished().await;
         }
         self.flush().await?;

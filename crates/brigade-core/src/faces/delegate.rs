@@ -198,7 +198,7 @@ impl SwarmConfig {
         if !is_role(role) {
             return Err("Invalid 'role' argument: one line of 1 to 64 characters without brackets".to_owned());
         }
-        let tools = whitelist(&value)?;
+        let tools = whitelist(&value, authority)?;
         Ok(Delegation {
             face: Face::Delegate,
             role: Some(role.to_owned()),
@@ -241,7 +241,8 @@ impl SwarmConfig {
     /// What the child is to be given, before it is cut down to what the parent may lend.
     pub(super) fn wish(&self, delegation: &Delegation, authority: &Authority) -> Wish {
         let preset = delegation.role.as_deref().and_then(|role| self.preset(role));
-        let preset_tools = preset.map(|preset| names(&preset.tools)).filter(|tools| !tools.is_empty());
+        let preset_tools =
+            preset.map(|preset| names(&preset.tools, &authority.lend)).filter(|tools| !tools.is_empty());
         let locked = preset.is_some_and(|preset| preset.locked);
         let tools = match (&delegation.tools, &preset_tools) {
             (Some(asked), Some(fixed)) if locked => {
@@ -252,19 +253,20 @@ impl SwarmConfig {
             (Some(asked), _) => Some(asked.clone()),
             (None, fixed) => fixed.clone(),
         };
-        Wish { tools, lend: preset.and_then(|preset| preset.lend.as_deref().map(names)), ..Wish::default() }
+        let lend = preset.and_then(|preset| preset.lend.as_deref().map(|lend| names(lend, &authority.lend)));
+        Wish { tools, lend, ..Wish::default() }
     }
 }
 
 /// A whitelist that is not a list of strings never widens into none.
-fn whitelist(value: &Value) -> Result<Option<Vec<String>>, String> {
+fn whitelist(value: &Value, authority: &Authority) -> Result<Option<Vec<String>>, String> {
     const REFUSAL: &str = "Invalid 'tools' argument: expected an array of strings";
     match value.get("tools") {
         None => Ok(None),
         Some(Value::Array(items)) => {
             let written: Option<Vec<String>> =
                 items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-            written.map(|written| Some(names(&written))).ok_or_else(|| REFUSAL.to_owned())
+            written.map(|written| Some(names(&written, &authority.lend))).ok_or_else(|| REFUSAL.to_owned())
         }
         Some(_) => Err(REFUSAL.to_owned()),
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::delegate::is_role;
 use super::{Caller, MESSAGE, failure, inert, names, shown, so_far};
 use crate::agent::Agent;
 use crate::delegation::{Delegation, Face, Outcome, Status};
@@ -63,14 +64,19 @@ pub fn parse(caller: &Caller<'_>, arguments: &str) -> Result<Delegation, String>
         |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
     let id = text("agent_id").ok_or("Missing 'agent_id' argument")?;
     let task = text("task").ok_or("Missing 'task' argument")?;
-    if id == caller.agent.id || !caller.authority.agents.has(id) {
+    if id == caller.agent.id || !caller.authority.agents.has(id) || !is_role(id) {
         return Err(not_found(id));
     }
+    let context = match value.get("context") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(context)) => Some(context).filter(|context| !context.trim().is_empty()),
+        Some(_) => return Err("Invalid 'context' argument: expected a string".to_owned()),
+    };
     Ok(Delegation {
         face: Face::Dispatch,
         agent: Some(id.to_owned()),
         task: Text::from(task),
-        context: text("context").map(Text::from),
+        context: context.map(|context| Text::from(context.as_str())),
         ..Delegation::default()
     })
 }
@@ -81,8 +87,9 @@ pub fn not_found(id: &str) -> String {
 }
 
 /// The definition and what it is to be given. It is always locked: a call can only narrow it.
-pub(super) fn equip(part: &Delegation, definition: Agent) -> (Agent, Wish) {
-    let own = definition.tools.as_deref().map(names);
+pub(super) fn equip(part: &Delegation, caller: &Caller<'_>, definition: Agent) -> (Agent, Wish) {
+    let named = |list: &[String]| names(list, &caller.authority.lend);
+    let own = definition.tools.as_deref().map(named);
     let tools = match (&part.tools, own) {
         (Some(asked), Some(own)) => Some(asked.iter().filter(|name| own.contains(name)).cloned().collect()),
         (Some(asked), None) => Some(asked.clone()),
@@ -91,7 +98,7 @@ pub(super) fn equip(part: &Delegation, definition: Agent) -> (Agent, Wish) {
     // An agent of this face speaks to the person only where its definition says so.
     let speaks = tools.as_ref().is_some_and(|tools: &Vec<String>| tools.iter().any(|tool| tool == MESSAGE));
     let never = if speaks || part.face != Face::Dispatch { Vec::new() } else { vec![MESSAGE.to_owned()] };
-    let lend = definition.lend.as_deref().map(names);
+    let lend = definition.lend.as_deref().map(named);
     let wish =
         Wish { tools, lend, mode: definition.mode, deny: definition.deny.clone(), never, ..Wish::default() };
     (definition, wish)
@@ -113,3 +120,6 @@ pub fn render(part: &Delegation, outcome: &Outcome, limit: usize, handle: &str) 
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

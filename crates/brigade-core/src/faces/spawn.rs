@@ -190,3 +190,6 @@ pub fn render(part: &Delegation, outcome: &Outcome, limit: usize, handle: &str) 
         None => ToolOutput::ok(format!("{text}{note}")),
     }
 }
+
+#[cfg(test)]
+mod tests;

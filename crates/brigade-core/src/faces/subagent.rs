@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::delegate::{Keep, fold, is_role};
-use super::{Caller, PartEnd, Plan, failure, names, so_far};
+use super::{Caller, PartEnd, Plan, failure, names, shown, so_far};
 use crate::agent::Agent;
+use crate::alias;
 use crate::delegation::{Delegation, Face, Outcome, Status, Which};
 use crate::grant::Wish;
 use crate::json;
@@ -98,6 +99,36 @@ impl SubagentConfig {
         }
     }
 
+    /// What the model is told about `parallel_subagent`.
+    pub fn parallel_spec(&self) -> ToolSpec {
+        let task = json!({
+            "type": "object",
+            "properties": self.properties(),
+            "required": ["label", "task_prompt"]
+        });
+        ToolSpec {
+            name: PARALLEL.to_owned(),
+            description:
+                "Have several helpers work side by side, as `subagent` does with one, and get all their reports \
+                          back as JSON, in the order of the tasks."
+                    .to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper for each" },
+                    "max_concurrent": { "type": "integer", "minimum": 1, "default": AT_ONCE },
+                    "fail_fast": {
+                        "type": "boolean",
+                        "default": false,
+                        "description": "Stop the others as soon as one fails"
+                    }
+                },
+                "required": ["tasks"]
+            }),
+            category: Category::Subagent,
+        }
+    }
+
     fn properties(&self) -> Value {
         properties(self.default_max_turns)
     }
@@ -174,14 +205,19 @@ impl SubagentConfig {
             tools,
             turns: u32::try_from(turns).ok(),
             report: Some(report.map_or_else(|| Text::from(SUMMARY), Text::from)),
+            report_bytes: Some(self.output_max_size),
             ..Delegation::default()
         })
     }
 
     /// What the caller's model reads when the helper has ended.
-    pub fn render(&self, part: &Delegation, outcome: &Outcome, handle: &str) -> ToolOutput {
+    pub fn render(&self, part: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
         let label = part.role.as_deref().unwrap_or_default();
-        let text = self.report(outcome);
+        let text = if self.report_bytes(part) <= limit {
+            self.report(part, outcome, limit)
+        } else {
+            shown(outcome.text.as_str(), limit, handle)
+        };
         let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
         match failure(&outcome.status) {
             Some(cause) => {
@@ -194,24 +230,33 @@ impl SubagentConfig {
         }
     }
 
-    fn report(&self, outcome: &Outcome) -> String {
-        let whole = outcome.text.as_str();
-        let mut text = cut(whole, self.output_max_size).to_owned();
-        if whole.len() > self.output_max_size {
+    fn report_bytes(&self, part: &Delegation) -> usize {
+        part.report_bytes.unwrap_or(self.output_max_size)
+    }
+
+    fn report(&self, part: &Delegation, outcome: &Outcome, limit: usize) -> String {
+        let (whole, limit) = (outcome.text.as_str(), self.report_bytes(part).min(limit));
+        let mut text = cut(whole, limit).to_owned();
+        if whole.len() > limit {
             text.push_str(CUT_MARK);
         }
         text
     }
 
     /// What the caller's model reads when all helpers of a parallel call have ended.
-    pub fn render_parallel(&self, parts: &[(Delegation, PartEnd)], total_ms: u64) -> ToolOutput {
+    pub fn render_parallel(
+        &self,
+        parts: &[(Delegation, PartEnd)],
+        total_ms: u64,
+        limit: usize,
+    ) -> ToolOutput {
         let result = |(part, end): &(Delegation, PartEnd)| {
             let error = failure(&end.outcome.status);
             let note = end.outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
             json!({
                 "label": part.role.as_deref().unwrap_or_default(),
                 "success": error.is_none(),
-                "output": format!("{}{note}", self.report(&end.outcome)),
+                "output": format!("{}{note}", self.report(part, &end.outcome, limit)),
                 "duration_ms": end.duration_ms,
                 "error": error,
                 "tokens_used": end.tokens,
@@ -254,47 +299,17 @@ fn properties(default_turns: u32) -> Value {
     })
 }
 
-/// What the model is told about `parallel_subagent`.
-pub fn parallel_spec() -> ToolSpec {
-    let task = json!({
-        "type": "object",
-        "properties": properties(SubagentConfig::default().default_max_turns),
-        "required": ["label", "task_prompt"]
-    });
-    ToolSpec {
-        name: PARALLEL.to_owned(),
-        description:
-            "Have several helpers work side by side, as `subagent` does with one, and get all their reports \
-                      back as JSON, in the order of the tasks."
-                .to_owned(),
-        schema: json!({
-            "type": "object",
-            "properties": {
-                "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper for each" },
-                "max_concurrent": { "type": "integer", "minimum": 1, "default": AT_ONCE },
-                "fail_fast": {
-                    "type": "boolean",
-                    "default": false,
-                    "description": "Stop the others as soon as one fails"
-                }
-            },
-            "required": ["tasks"]
-        }),
-        category: Category::Subagent,
-    }
-}
-
 fn invalid(cause: serde_json::Error) -> String {
     format!("Invalid subagent input: {cause}")
 }
 
 fn whitelist(caller: &Caller<'_>, tools: &[String]) -> Result<Vec<String>, String> {
     let mut allowed = Vec::new();
-    for name in tools {
-        for name in names(std::slice::from_ref(name)) {
-            if name == NAME || name == PARALLEL {
-                return Err(format!("Subagent cannot have '{name}' in allowed_tools"));
-            }
+    for written in tools {
+        if let Some(own) = [NAME, PARALLEL].into_iter().find(|own| alias::tools(written).contains(own)) {
+            return Err(format!("Subagent cannot have '{own}' in allowed_tools"));
+        }
+        for name in names(std::slice::from_ref(written), &caller.authority.lend) {
             if !caller.authority.lend.contains(&name) {
                 return Err(format!("Unknown tool in allowed_tools: {}", super::inert(&name, 64)));
             }
@@ -335,6 +350,10 @@ pub struct Receipt<'a> {
     pub status: &'a Status,
     /// Tokens that it sent and that came back, of both phases.
     pub tokens: (u64, u64),
+    /// The bytes of its report.
+    pub size: usize,
+    /// The bytes of a report that its caller reads: `output_max_size`.
+    pub max_size: usize,
 }
 
 /// The metadata of a helper, as strings.
@@ -355,5 +374,11 @@ pub fn metadata(receipt: &Receipt<'_>) -> BTreeMap<&'static str, String> {
         metadata.insert("max_turns_reached", "true".to_owned());
         metadata.insert("max_turns", receipt.max_turns.to_string());
     }
+    if receipt.size > receipt.max_size {
+        metadata.insert("truncated", "true".to_owned());
+    }
     metadata
 }
+
+#[cfg(test)]
+mod tests;

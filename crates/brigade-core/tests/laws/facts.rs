@@ -22,6 +22,7 @@ pub(crate) fn samples() -> Vec<Event> {
         turns: Some(u32::MAX),
         budget: Some(budget),
         timeout: Some(u64::MAX),
+        report_bytes: Some(4096),
         report: Some(text()),
         system_prompt: Some(Text::Blob { blob: hash, bytes: u64::MAX }),
         schema: Some("{}".into()),

@@ -15,11 +15,12 @@ use super::act::refusal;
 use super::lend::Waiting;
 use super::schema::check_schema;
 use super::{Driver, Fatal, Inbox};
+use crate::agents::LoadError;
 use crate::slots::Lane;
 use crate::tree::Kit;
 
 /// Why a sibling stops when one of a call has failed.
-const FAIL_FAST: &str = "the call, because another of its tasks failed (fail_fast)";
+pub(super) const FAIL_FAST: &str = "the call, because another of its tasks failed (fail_fast)";
 
 /// A call whose children wait, work or have ended.
 pub(super) struct Group {
@@ -137,7 +138,7 @@ impl Driver {
         let depth = self.caller().depth + 1;
         let authority = &self.kit.authority;
         let attenuated =
-            authority.attenuate(&wish, depth).map_err(|refusal| ToolOutput::error(refusal.to_string()))?;
+            authority.attenuate(&wish, depth).map_err(|refusal| self.failed(part, refusal.to_string()))?;
         let mut lent = attenuated.authority;
         let speaks = authority.speak == Access::Allowed && authority.lend.contains(faces::MESSAGE);
         if part.face == Face::Delegate && speaks {
@@ -147,7 +148,7 @@ impl Driver {
         let shown = |name: &String| name.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
         let unknown: Vec<String> = attenuated.unknown.iter().map(shown).collect();
         let warning = (!unknown.is_empty()).then(|| format!("no such tool to lend: {}", unknown.join(", ")));
-        let kit = self.tree.kit(agent, lent, depth).map_err(ToolOutput::error)?;
+        let kit = self.tree.kit(agent, lent, depth).map_err(|cause| self.failed(part, cause))?;
         self.last_kit = Some(LastKit {
             part: part.clone(),
             kit: kit.clone(),
@@ -155,6 +156,12 @@ impl Driver {
             warning: warning.clone(),
         });
         Ok((kit, defined, warning))
+    }
+
+    /// A child that cannot be equipped has failed, and is spoken of as its face does.
+    fn failed(&self, part: &Delegation, cause: String) -> ToolOutput {
+        let outcome = Outcome::new(Status::Failed { cause }, "");
+        self.tree.settings().faces.render(part, &outcome, usize::MAX, "")
     }
 
     /// The definition that a part names: by id, or as a role that no preset has.
@@ -179,8 +186,9 @@ impl Driver {
         let loaded = tokio::task::spawn_blocking(move || core.settings.agents.load(&id)).await;
         match loaded {
             Ok(Ok(agent)) => Ok(Some(agent)),
-            Ok(Err(error)) => Err(ToolOutput::error(error.to_string())),
-            Err(error) => Err(ToolOutput::error(format!("The definition could not be read: {error}"))),
+            Ok(Err(error @ LoadError::NotFound(_))) => Err(ToolOutput::error(error.to_string())),
+            Ok(Err(LoadError::Invalid(problem))) => Err(self.failed(part, problem.to_string())),
+            Err(error) => Err(self.failed(part, format!("its definition could not be read: {error}"))),
         }
     }
 
@@ -266,9 +274,10 @@ impl Driver {
         self.groups.get(&call).is_some_and(|group| group.several)
     }
 
-    /// Whether the children of a call are to stop.
-    pub(super) fn is_group_stopped(&self, call: CallId) -> bool {
-        self.groups.get(&call).is_some_and(|group| group.failed && group.fail_fast)
+    /// Whether a child is to stop because another of its call has failed.
+    pub(super) fn is_stopped_with_its_group(&self, child: &SessionId) -> bool {
+        let group = self.state.loans().get(child).and_then(|loan| self.groups.get(&loan.call));
+        group.is_some_and(|group| group.failed && group.fail_fast)
     }
 
     /// Everything that waits is answered when nothing new may start.
@@ -298,8 +307,9 @@ impl Driver {
             parts.sort_by_key(|(index, _, _)| *index);
             let parts: Vec<(Delegation, PartEnd)> =
                 parts.into_iter().map(|(_, part, end)| (part, end)).collect();
-            let config = self.tree.settings().faces.subagent();
-            self.answer(call, config.render_parallel(&parts, last.saturating_sub(first)));
+            let settings = self.tree.settings();
+            let (config, limit) = (settings.faces.subagent(), settings.limits.result_bytes);
+            self.answer(call, config.render_parallel(&parts, last.saturating_sub(first), limit));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use brigade_core::{
 };
 use futures::FutureExt;
 
-use super::group::is_background;
+use super::group::{FAIL_FAST, is_background};
 use super::{ChildEnd, Driver, Fatal, Inbox, RoundEnd};
 use crate::clock;
 use crate::slots::{Lane, Slot};
@@ -213,14 +213,22 @@ impl Driver {
                 self.refuse_part(waiting, "Not started: the session was stopped".to_owned());
                 continue;
             }
-            let driver = Driver::begin(self.tree.clone(), child.clone(), round, waiting.kit, Some(slot));
-            let inbox = driver.inbox();
+            let mut driver = Driver::begin(self.tree.clone(), child.clone(), round, waiting.kit, Some(slot));
+            self.make_findable(&child, &mut driver).await?;
             self.start_child(child, Box::new(driver));
-            if self.is_group_stopped(waiting.call) {
-                let _ = inbox.send(Inbox::Cancel("the call, because another of its tasks failed".into()));
-            }
         }
         Ok(())
+    }
+
+    /// Writes the first facts of a child that may be left to itself: from then on, its own log is all that it can be
+    /// found and taken up by.
+    async fn make_findable(&self, child: &SessionId, driver: &mut Driver) -> Result<(), Fatal> {
+        if self.may_be_left(child) { driver.flush().await } else { Ok(()) }
+    }
+
+    fn may_be_left(&self, child: &SessionId) -> bool {
+        let loan = self.state.loans().get(child);
+        loan.is_some_and(|loan| loan.round.delegation.waiting == Wait::Detachable)
     }
 
     fn start_child(&mut self, child: SessionId, driver: Box<Driver>) {
@@ -229,9 +237,11 @@ impl Driver {
             // The stop came after the loan and before the start: those that were told did not include this child.
             let _ = inbox.send(Inbox::Cancel(by.into()));
         }
+        if self.is_stopped_with_its_group(&child) {
+            let _ = inbox.send(Inbox::Cancel(FAIL_FAST.into()));
+        }
         self.children.insert(child.clone(), inbox);
-        let loan = self.state.loans().get(&child);
-        let may_be_left = loan.is_some_and(|loan| loan.round.delegation.waiting == Wait::Detachable);
+        let may_be_left = self.may_be_left(&child);
         let left = child.clone();
         let sender = self.sender.clone();
         let run: futures::future::BoxFuture<'static, ()> = Box::pin(async move {
@@ -270,7 +280,10 @@ impl Driver {
         let Some(loan) = self.state.loans().get(child).cloned() else { return Ok(()) };
         match take_up(&self.tree, child, *loan.round).await? {
             TakenUp::Ended(end) => self.child_done(ChildEnd { child: child.clone(), result: Ok(end) })?,
-            TakenUp::Goes(driver) => self.start_child(child.clone(), driver),
+            TakenUp::Goes(mut driver) => {
+                self.make_findable(child, &mut driver).await?;
+                self.start_child(child.clone(), driver);
+            }
         }
         Ok(())
     }

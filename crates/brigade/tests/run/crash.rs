@@ -112,7 +112,7 @@ pub(crate) async fn run_until_crash(
     result
 }
 
-async fn resume(stage: &Stage, root: &SessionId) -> Ending {
+pub(crate) async fn resume(stage: &Stage, root: &SessionId) -> Ending {
     end(stage.runtime().resume(root, More::default()).await.unwrap()).await.unwrap()
 }
 

@@ -5,6 +5,7 @@
 mod budget;
 mod cancel;
 mod concurrency;
+mod contract;
 mod crash;
 mod delegate;
 mod edges;

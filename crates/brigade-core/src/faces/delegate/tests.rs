@@ -355,6 +355,22 @@ fn c10_no_list_reaches_beyond_what_the_parent_may_lend() {
     }
 }
 
+#[test]
+fn c84_other_names_of_tools_in_calls_and_presets() {
+    let swarm =
+        config(r#"{"roles": {"reader": {"tools": ["Read", "fetch"], "lend": ["Read"], "locked": true}}}"#);
+    let asked = parse(&swarm, r#"{"role":"x","task":"t","tools":["file_ops","terminal","Edit"]}"#).unwrap();
+    // Nobody here has `list_dir` to lend: a name of several stands for those that there are.
+    assert_eq!(given(&swarm, &asked), set(&["read_file", "shell", "edit_file"]));
+    assert_eq!(given(&swarm, &call("reader", None)), set(&["read_file", "web_fetch"]));
+    let narrowed = parse(&swarm, r#"{"role":"reader","task":"t","tools":["cat","Bash"]}"#).unwrap();
+    assert_eq!(given(&swarm, &narrowed), set(&["read_file"]));
+    let unknown = parse(&swarm, r#"{"role":"x","task":"t","tools":["Teleport"]}"#).unwrap();
+    let parent = root();
+    let child = parent.attenuate(&wish(&swarm, &unknown, 1, &parent), 1).unwrap();
+    assert_eq!(child.unknown, list(&["Teleport"]), "in the spelling of the call");
+}
+
 /// Names that are no tools do not fail the call; they are reported.
 #[test]
 fn c10_unknown_names_are_reported() {

@@ -1,0 +1,211 @@
+//! The contracts of faces B, C and D where they need a run. A test that starts with `c` and a number stands for that
+//! point of the checklist.
+
+mod crash;
+mod ends;
+mod equipment;
+mod events;
+mod stories;
+mod subagent;
+
+use std::sync::{Arc, Mutex};
+
+use brigade::core::faces::spawn::SpawnConfig;
+use brigade::core::faces::subagent::SubagentConfig;
+use brigade::core::{Agent, Event, Price, Purpose, Record, SessionId, view};
+use brigade::lifecycle::{Lifecycle, Observer};
+use brigade::model::script::Script;
+use brigade::model::{Chunk, Model, ModelError, Request};
+use brigade::{Ending, Models, Runtime, Settings, Task, Workspace};
+use futures::stream::BoxStream;
+use serde_json::{Value, json};
+
+use crate::support::{check_laws, end};
+
+fn script(replies: &[Value]) -> String {
+    json!({ "reply": replies }).to_string()
+}
+
+/// A reply that makes calls.
+fn calls(agent: &str, turn: u32, calls: &[(&str, Value)]) -> Value {
+    let call = |(tool, arguments): &(&str, Value)| json!({ "tool": tool, "arguments": arguments });
+    json!({ "agent": agent, "turn": turn, "call": calls.iter().map(call).collect::<Vec<_>>() })
+}
+
+/// What an agent says whenever nothing before fits.
+fn says(agent: &str, text: &str) -> Value {
+    json!({ "agent": agent, "text": text })
+}
+
+/// The report of a helper.
+fn reports(agent: &str, text: &str) -> Value {
+    json!({ "agent": agent, "purpose": "summary", "text": text })
+}
+
+fn helper(label: &str) -> (&'static str, Value) {
+    ("subagent", json!({ "label": label, "task_prompt": "go" }))
+}
+
+fn dispatch(id: &str) -> (&'static str, Value) {
+    ("subagent_dispatch", json!({ "agent_id": id, "task": "go" }))
+}
+
+fn spawn(description: &str) -> (&'static str, Value) {
+    ("subagent_spawn", json!({ "task": "go", "description": description }))
+}
+
+/// One call for each of B, C and D, for a child of this name.
+fn each_face(name: &str) -> [(&'static str, Value); 3] {
+    [helper(name), dispatch(name), spawn(name)]
+}
+
+fn agent(id: &str) -> Agent {
+    Agent {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        description: format!("Does {id}"),
+        prompt: format!("You are {id}."),
+        ..Agent::default()
+    }
+}
+
+fn list(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn all_faces(settings: &mut Settings) {
+    settings.faces.subagent = Some(SubagentConfig::default());
+    settings.faces.spawn = Some(SpawnConfig::default());
+}
+
+/// A request as a model saw it.
+#[derive(Debug, Clone)]
+struct Seen {
+    /// Which provider was asked.
+    provider: &'static str,
+    instance: usize,
+    agent: String,
+    role: Option<String>,
+    model: String,
+    purpose: Purpose,
+    tools: Vec<String>,
+    system: String,
+    max_tokens: u64,
+    temperature: Option<f64>,
+}
+
+/// The scripted model, with a memory.
+struct Probe {
+    provider: &'static str,
+    script: Script,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Model for Probe {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        assert_ne!(request.agent, "panics", "as it was told to");
+        self.seen.lock().unwrap().push(Seen {
+            provider: self.provider,
+            instance: std::ptr::from_ref(self).addr(),
+            agent: request.agent.clone(),
+            role: request.role.clone(),
+            model: request.model.clone(),
+            purpose: request.purpose,
+            tools: request.tools.iter().map(|spec| spec.name.clone()).collect(),
+            system: request.system.to_string(),
+            max_tokens: request.max_tokens,
+            temperature: request.temperature,
+        });
+        self.script.stream(request)
+    }
+
+    fn price(&self, model: &str) -> Option<Price> {
+        self.script.price(model)
+    }
+}
+
+/// A runtime with two providers, `one` and `two`, all faces, and a memory of what models were asked.
+struct Scene {
+    runtime: Runtime,
+    folder: tempfile::TempDir,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Scene {
+    fn new(replies: &[Value]) -> Scene {
+        Scene::with(replies, |_| {})
+    }
+
+    fn with(replies: &[Value], tweak: impl Fn(&mut Settings)) -> Scene {
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = Settings::new("one/base", Workspace::open(folder.path()).unwrap());
+        all_faces(&mut settings);
+        tweak(&mut settings);
+        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let probe = |provider| Probe {
+            provider,
+            script: Script::parse(&script(replies)).unwrap(),
+            seen: seen.clone(),
+        };
+        let models = Models::default().with("one", probe("one")).with("two", probe("two"));
+        Scene { runtime: Runtime::in_memory(settings, models), folder, seen }
+    }
+
+    async fn run(&self) -> Ending {
+        self.run_task(Task::new("the task")).await
+    }
+
+    async fn run_task(&self, task: Task) -> Ending {
+        let ending = end(self.runtime.start(task).await.unwrap()).await.unwrap();
+        check_laws(&self.log(&ending.session).await);
+        ending
+    }
+
+    async fn log(&self, root: &SessionId) -> Vec<Record> {
+        self.runtime.store().tail(root, 0, usize::MAX).await.unwrap()
+    }
+
+    async fn tree(&self, root: &SessionId) -> view::Tree {
+        view::Tree::fold(&self.log(root).await)
+    }
+
+    /// What the calls of a session were answered, in the order of the calls.
+    async fn answers(&self, session: &SessionId) -> Vec<String> {
+        let records = self.runtime.store().read(session, 0).await.unwrap();
+        let mut answers: Vec<_> = records
+            .into_iter()
+            .filter_map(|record| match record.event {
+                Event::ToolEnded { call, output } => Some((call, output.text.to_string())),
+                _ => None,
+            })
+            .collect();
+        answers.sort_by_key(|(call, _)| *call);
+        answers.into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// The requests of an agent.
+    fn requests(&self, agent: &str) -> Vec<Seen> {
+        let seen = self.seen.lock().unwrap();
+        let is_of = |seen: &&Seen| seen.agent == agent || seen.role.as_deref() == Some(agent);
+        seen.iter().filter(is_of).cloned().collect()
+    }
+
+    /// Runs and says what sub-agents did.
+    async fn watched(&self) -> (Ending, Vec<Lifecycle>) {
+        let prepared = self.runtime.prepare(Task::new("the task")).await.unwrap();
+        let (mut watch, mut observer, mut events) = (prepared.watch(), Observer::new(), Vec::new());
+        let run = prepared.start();
+        while let Some(live) = watch.next().await {
+            events.extend(observer.observe(&live));
+        }
+        (end(run).await.unwrap(), events)
+    }
+}
+
+/// The only session with this label.
+fn session_of(tree: &view::Tree, label: &str) -> SessionId {
+    let mut found = tree.nodes().values().filter(|node| node.label == label);
+    let node = found.next().unwrap();
+    assert!(found.next().is_none(), "{label} is there twice");
+    node.session.clone()
+}

@@ -1,0 +1,361 @@
+//! How children end: stopped, out of time, failed, side by side.
+
+use std::time::{Duration, Instant};
+
+use brigade::core::faces::Extra;
+use brigade::core::view::Doing;
+use brigade::core::{Event, Spent, Status};
+use brigade::{Catalogue, Ending, Live, Prepared, RunError, Runtime, Settings, Task};
+use serde_json::{Value, json};
+
+use super::{Scene, agent, all_faces, calls, each_face, helper, reports, says, script, spawn};
+use crate::support::{Stage, check_laws, end};
+
+/// A child that says something, calls a tool and then never answers again.
+fn hanging(call: (&str, Value)) -> Scene {
+    hanging_for(call, |_| {})
+}
+
+fn hanging_for(call: (&str, Value), tweak: impl Fn(&mut Settings)) -> Scene {
+    let mut first = calls("child", 1, &[("echo", json!({ "text": "x" }))]);
+    first["text"] = "half of it".into();
+    Scene::with(
+        &[
+            calls("lead", 1, &[call]),
+            says("lead", "{results}"),
+            json!({ "agent": "child", "purpose": "grace", "text": "as far as I got" }),
+            reports("child", "as far as I got"),
+            first,
+            json!({ "agent": "child", "fault": "hang" }),
+        ],
+        |settings| {
+            settings.agents = Catalogue::new().with(agent("child"));
+            tweak(settings);
+        },
+    )
+}
+
+#[tokio::test]
+async fn c76_cancelling_the_root_cancels_descendants_and_keeps_what_there_is() {
+    let parallel = ("parallel_subagent", json!({ "tasks": [{ "label": "child", "task_prompt": "x" }] }));
+    for call in each_face("child").into_iter().chain([parallel]) {
+        let tool = call.0;
+        let scene = hanging(call);
+        let run = scene.runtime.start(Task::new("the task")).await.unwrap();
+        let root = run.session().clone();
+        while scene.requests("child").len() < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let asked = Instant::now();
+        scene.runtime.cancel(&root, "the person").await.unwrap();
+        let ending = end(run).await.unwrap();
+        assert!(asked.elapsed() < Duration::from_secs(2), "{tool}");
+        assert_eq!(ending.outcome.status, Status::Cancelled { by: "the person".to_owned() });
+        check_laws(&scene.log(&root).await);
+        let tree = scene.tree(&root).await;
+        for node in tree.walk(&root) {
+            let Doing::Ended(outcome) = &node.doing else { panic!("{tool}: {} goes on", node.label) };
+            assert!(matches!(outcome.status, Status::Cancelled { .. }), "{tool}: {outcome:?}");
+        }
+        let answer = scene.answers(&root).await.remove(0);
+        assert!(answer.contains("cancelled by") && answer.contains("half of it"), "{tool}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn c77_time_that_is_up_brings_back_what_there_is() {
+    let parallel = ("parallel_subagent", json!({ "tasks": [{ "label": "child", "task_prompt": "x" }] }));
+    for call in each_face("child").into_iter().chain([parallel]) {
+        let tool = call.0;
+        let scene = hanging(call);
+        let ending = scene.run_task(Task::new("the task").timeout(Duration::from_millis(300))).await;
+        assert_eq!(ending.outcome.status, Status::Done, "{tool}");
+        let text = ending.outcome.text.as_str();
+        assert!(text.contains("as far as I got"), "{tool}: {text}");
+        assert!(text.contains("(incomplete: time)"), "{tool}: {text}");
+    }
+}
+
+/// The time of a child can be up long before that of its parent.
+#[tokio::test]
+async fn c77_the_time_of_a_child_alone() {
+    for call in each_face("child") {
+        let tool = call.0;
+        let scene = hanging_for(call, |settings| settings.limits.child_timeout = Duration::from_millis(150));
+        let ending = scene.run().await;
+        assert_eq!(ending.outcome.status, Status::Done, "{tool}");
+        assert!(
+            ending.outcome.text.as_str().contains("(incomplete: time)"),
+            "{tool}: {}",
+            ending.outcome.text
+        );
+    }
+    let scene = hanging_for(super::dispatch("child"), |settings| {
+        let child = brigade::core::Agent { timeout: Some(150), ..agent("child") };
+        settings.agents = Catalogue::new().with(child);
+    });
+    let ending = scene.run().await;
+    assert!(ending.outcome.text.as_str().contains("(incomplete: time)"), "{}", ending.outcome.text);
+}
+
+#[tokio::test]
+async fn c78_the_usage_of_children_is_in_the_totals_of_their_parents() {
+    let usage = |mut reply: Value, input: u64| {
+        reply["usage"] = json!({ "input": input, "output": 1 });
+        reply
+    };
+    let scene = Scene::with(
+        &[
+            usage(calls("lead", 1, &each_face("child")), 1_000),
+            usage(says("lead", "end"), 1_000),
+            usage(calls("child", 1, &[helper("below")]), 100),
+            usage(reports("below", "r"), 7),
+            usage(says("below", "t"), 5),
+            usage(json!({ "text": "done" }), 100),
+        ],
+        |settings| settings.agents = Catalogue::new().with(agent("child")),
+    );
+    let ending = scene.run().await;
+    let tree = scene.tree(&ending.session).await;
+    let whole: Spent = tree.spent(&ending.session);
+    assert_eq!(ending.spent.usage, whole.usage);
+    // Two of the lead, two of each child and the report of the helper's, and twelve for each of three below.
+    assert_eq!(ending.spent.usage.input, 2_000 + 3 * 200 + 100 + 3 * 12);
+    assert_eq!((ending.spent.agents, ending.spent.turns), (6, whole.turns));
+}
+
+#[tokio::test]
+async fn c79_calls_of_one_turn_run_at_once_and_come_back_in_call_order() {
+    let late = |name: &str, delay: u64| json!({ "agent": name, "delay_ms": delay, "text": name });
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &[helper("first"), super::dispatch("second"), spawn("third"), helper("fourth")]),
+            says("lead", "{results}"),
+            reports("first", "first"),
+            reports("fourth", "fourth"),
+            late("first", 200),
+            late("second", 150),
+            late("third", 100),
+            late("fourth", 200),
+        ],
+        |settings| settings.agents = Catalogue::new().with(agent("second")),
+    );
+    let started = Instant::now();
+    let ending = scene.run().await;
+    assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
+    let text = ending.outcome.text.as_str();
+    let at = |name: &str| text.find(name).unwrap();
+    assert!(at("first") < at("second") && at("second") < at("third") && at("third") < at("fourth"), "{text}");
+}
+
+#[tokio::test]
+async fn c80_an_error_of_a_sub_agent_never_ends_its_parent() {
+    let faults = [
+        json!({ "agent": "child", "fault": "refused" }),
+        // Asked and asked again, in vain.
+        json!({ "agent": "child", "turn": 7, "text": "no reply fits" }),
+    ];
+    for fault in faults {
+        for call in each_face("child") {
+            let scene = Scene::with(
+                &[
+                    calls("lead", 1, &[call]),
+                    json!({ "agent": "lead", "text": "went on: {results}" }),
+                    fault.clone(),
+                ],
+                |settings| settings.agents = Catalogue::new().with(agent("child")),
+            );
+            let ending = scene.run().await;
+            assert_eq!(ending.outcome.status, Status::Done);
+            let text = ending.outcome.text.as_str();
+            assert!(text.starts_with("went on: ") && text.contains("'child' failed: "), "{text}");
+        }
+    }
+}
+
+/// A model that a definition names and nobody has is an error of the call.
+#[tokio::test]
+async fn c80_a_child_that_cannot_be_equipped_is_a_result() {
+    let scene = Scene::with(
+        &[calls("lead", 1, &[super::dispatch("child")]), says("lead", "{results}")],
+        |settings| {
+            let child = brigade::core::Agent { model: Some("nobody/none".to_owned()), ..agent("child") };
+            settings.agents = Catalogue::new().with(child);
+        },
+    );
+    let ending = scene.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    let text = ending.outcome.text.as_str();
+    assert!(text.starts_with("Agent 'child' failed: ") && text.contains("nobody/none"), "{text}");
+}
+
+/// The definition is read when it is called for: what was broken or taken away since is told as what it is.
+#[tokio::test]
+async fn c58_a_definition_that_cannot_be_read_any_more() {
+    let agents = tempfile::tempdir().unwrap();
+    let write = |id: &str, text: &str| {
+        std::fs::create_dir_all(agents.path().join(id)).unwrap();
+        std::fs::write(agents.path().join(id).join("AGENT.md"), text).unwrap();
+    };
+    let good = "---\nname: x\ndescription: d\n---\nYou are x.\n";
+    for id in ["broken", "gone", "fine"] {
+        write(id, good);
+    }
+    let (catalogue, problems) = Catalogue::from_places(&[agents.path()]);
+    assert_eq!((problems.len(), catalogue.list().len()), (0, 3));
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &["broken", "gone", "fine"].map(super::dispatch)),
+            says("lead", "{result:0}\n{result:1}\n{result:2}"),
+            says("fine", "still here"),
+        ],
+        move |settings| settings.agents = catalogue.clone(),
+    );
+    write("broken", "---\nname: x\n---\n");
+    std::fs::remove_dir_all(agents.path().join("gone")).unwrap();
+    write("fine", &good.replace("You are x.", "You are new."));
+    let ending = scene.run().await;
+    let text = ending.outcome.text.as_str();
+    assert!(text.starts_with("Agent 'broken' failed: ") && text.contains("AGENT.md"), "{text}");
+    assert!(text.contains("Agent 'gone' not found"), "{text}");
+    assert!(text.contains("still here"), "{text}");
+    assert_eq!(scene.requests("fine")[0].system, "You are new.");
+}
+
+/// A tree with every face in it: parallel helpers that wait for each other, an agent, a loop, and one in the background.
+fn mixed(settings: &mut Settings) {
+    all_faces(settings);
+    settings.agents = Catalogue::new().with(agent("coder"));
+    settings.faces.delegation.extras = [Extra::Background].into();
+}
+
+fn mixed_script() -> String {
+    let tasks: Vec<Value> =
+        (0..3).map(|n| json!({ "label": format!("t{n}"), "task_prompt": "go" })).collect();
+    let mut beside = spawn("beside");
+    beside.1["background"] = true.into();
+    script(&[
+        calls(
+            "lead",
+            1,
+            &[
+                ("parallel_subagent", json!({ "tasks": tasks, "max_concurrent": 2 })),
+                super::dispatch("coder"),
+                beside,
+                ("echo", json!({ "text": "e" })),
+            ],
+        ),
+        json!({ "purpose": "summary", "text": "report", "delay_ms": 1 }),
+        calls("coder", 1, &[helper("below")]),
+        json!({ "text": "done", "delay_ms": 2 }),
+    ])
+}
+
+/// Cancels as soon as this many facts are there.
+async fn cancel_at(runtime: &Runtime, prepared: Prepared, at: usize) -> Result<Ending, RunError> {
+    let (root, mut watch) = (prepared.session().clone(), prepared.watch());
+    let run = prepared.start();
+    let cancel = async {
+        let mut seen = 0;
+        while seen <= at {
+            match watch.next().await {
+                Some(Live::Fact(_)) => seen += 1,
+                Some(_) => {}
+                None => return,
+            }
+        }
+        // A store that is down takes no words; the run then ends without them.
+        let _ = runtime.cancel(&root, "the person").await;
+    };
+    tokio::join!(end(run), cancel).0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c76_cancelling_a_mixed_tree_at_every_fact() {
+    let facts = {
+        let stage = Stage::with(&mixed_script(), mixed);
+        let ending = stage.run().await;
+        stage.log(&ending.session).await.len()
+    };
+    for at in 0..facts {
+        let stage = Stage::with(&mixed_script(), mixed);
+        let runtime = stage.runtime();
+        let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
+        let started = Instant::now();
+        let ending = cancel_at(&runtime, prepared, at).await.unwrap();
+        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+        check_laws(&stage.log(&ending.session).await);
+    }
+}
+
+/// Cancelled, and then the runner dies: whoever resumes ends it, and starts nothing new.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c76_a_crash_after_a_cancel_does_not_undo_it() {
+    for (at, appends) in
+        (0..30).step_by(5).flat_map(|at| (1..24).step_by(2).map(move |appends| (at, appends)))
+    {
+        let stage = Stage::with(&mixed_script(), mixed);
+        let runtime = stage.runtime();
+        let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
+        let root = prepared.session().clone();
+        stage.store.crash_after(appends + 2);
+        let ended = cancel_at(&runtime, prepared, at).await;
+        stage.store.mend();
+        let asked = |log: &[brigade::core::Record]| {
+            log.iter()
+                .any(|record| record.session == root && matches!(record.event, Event::CancelAsked { .. }))
+        };
+        let was_asked = asked(&stage.log(&root).await);
+        let ending = match ended {
+            Ok(ending) => ending,
+            Err(_) => crate::crash::resume(&stage, &root).await,
+        };
+        let log = stage.log(&root).await;
+        check_laws(&log);
+        let done = ending.outcome.status == Status::Done;
+        assert!(!was_asked || !done, "cancelled at {at}, crashed after {appends}: {:?}", ending.outcome);
+    }
+}
+
+/// The report is paid out of what a helper keeps back for it.
+#[tokio::test]
+async fn a_helper_without_tokens_still_reports() {
+    let mut more = json!({ "agent": "h", "usage": { "input": 3_000, "output": 100 } });
+    more["call"] = json!([{ "tool": "echo", "arguments": { "text": "x" } }]);
+    let scene = Scene::with(
+        &[calls("lead", 1, &[helper("h")]), says("lead", "{results}"), reports("h", "so far"), more],
+        |settings| settings.budget.tokens = brigade::core::Limit::AtMost(60_000),
+    );
+    let ending = scene.run().await;
+    assert_eq!(ending.outcome.text.as_str(), "so far\n(incomplete: turns)");
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &[("subagent", json!({ "label": "h", "task_prompt": "go", "max_turns": 50 }))]),
+            says("lead", "{results}"),
+            reports("h", "so far"),
+            json!({
+                "agent": "h", "usage": { "input": 3_000, "output": 100 },
+                "call": [{ "tool": "echo", "arguments": { "text": "x" } }]
+            }),
+        ],
+        |settings| settings.budget.tokens = brigade::core::Limit::AtMost(60_000),
+    );
+    let ending = scene.run().await;
+    assert_eq!(ending.outcome.text.as_str(), "so far\n(incomplete: tokens)");
+    let tree = scene.tree(&ending.session).await;
+    let metadata = tree.node(&super::session_of(&tree, "h")).unwrap().metadata().unwrap();
+    assert_eq!(metadata["completion_status"], "incomplete");
+    assert!(!metadata.contains_key("max_turns_reached"));
+}
+
+/// One slot for the whole tree: whoever waits for its children holds none.
+#[tokio::test]
+async fn one_slot_is_enough_for_a_mixed_tree() {
+    let stage = Stage::with(&mixed_script(), |settings| {
+        mixed(settings);
+        settings.limits.concurrency = 1;
+    });
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    check_laws(&stage.log(&ending.session).await);
+}

@@ -1,0 +1,359 @@
+//! What children are given: models, tools, rules, and where that comes from.
+
+use brigade::core::faces::delegate::Keep;
+use brigade::core::faces::subagent::SubagentConfig;
+use brigade::core::permission::Mode;
+use brigade::core::{Agent, Event, Purpose, Status};
+use brigade::{Catalogue, More, Task};
+use serde_json::{Value, json};
+
+use super::{Scene, agent, calls, dispatch, each_face, helper, list, says, script, session_of, spawn};
+use crate::support::{Stage, end};
+
+#[tokio::test]
+async fn c57_a_dispatched_session_is_listed_and_goes_on_as_its_agent() {
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &[dispatch("reviewer")]),
+            says("lead", "{results}"),
+            json!({ "agent": "reviewer", "turn": 1, "text": "first look" }),
+            says("reviewer", "you said: {heard}"),
+        ],
+        |settings| {
+            let reviewer = Agent { tools: Some(list(&["read_file", "grep"])), ..agent("reviewer") };
+            settings.agents = Catalogue::new().with(reviewer);
+        },
+    );
+    let ending = scene.run().await;
+    let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
+    let child: brigade::core::SessionId = result["session_id"].as_str().unwrap().parse().unwrap();
+    let listed = scene.runtime.store().roots().await.unwrap();
+    assert!(listed.iter().any(|summary| summary.root == child), "it is in the history");
+    assert_eq!(listed.len(), 2);
+    scene.runtime.tell(&child, "and the tests?").await.unwrap();
+    let again = end(scene.runtime.resume(&child, More::default()).await.unwrap()).await.unwrap();
+    assert_eq!((again.session, again.outcome.text.as_str()), (child, "you said: and the tests?"));
+    let last = scene.requests("reviewer").pop().unwrap();
+    assert_eq!(last.system, "You are reviewer.");
+    assert_eq!(last.tools, ["grep", "read_file"]);
+}
+
+/// A session that goes on by itself is no wider than it was lent, whatever its definition says.
+#[tokio::test]
+async fn c57_a_session_that_goes_on_keeps_to_what_it_was_lent() {
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &[dispatch("coder")]),
+            says("lead", "{results}"),
+            json!({ "agent": "coder", "turn": 1, "text": "first" }),
+            says("coder", "again"),
+        ],
+        |settings| {
+            settings.lead.lend = Some(list(&["read_file"]));
+            let coder = Agent { tools: Some(list(&["read_file", "write_file"])), ..agent("coder") };
+            settings.agents = Catalogue::new().with(coder);
+        },
+    );
+    let ending = scene.run().await;
+    let child = session_of(&scene.tree(&ending.session).await, "coder");
+    scene.runtime.tell(&child, "write it").await.unwrap();
+    end(scene.runtime.resume(&child, More::default()).await.unwrap()).await.unwrap();
+    for request in scene.requests("coder") {
+        assert_eq!(request.tools, ["read_file"]);
+    }
+}
+
+/// What the caller's definition forbade stays forbidden when the session goes on by itself.
+#[tokio::test]
+async fn c71_a_session_that_goes_on_keeps_the_rules_it_was_bound_by() {
+    let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &[dispatch("coder")]),
+            says("lead", "{results}"),
+            json!({ "agent": "coder", "turn": 1, "text": "first" }),
+            calls("coder", 2, &write),
+            says("coder", "{results}"),
+        ],
+        |settings| {
+            settings.lead.deny = vec!["write_file".parse().unwrap()];
+            settings.agents = Catalogue::new().with(agent("coder"));
+        },
+    );
+    let ending = scene.run().await;
+    let child = session_of(&scene.tree(&ending.session).await, "coder");
+    scene.runtime.tell(&child, "write it").await.unwrap();
+    let again = end(scene.runtime.resume(&child, More::default()).await.unwrap()).await.unwrap();
+    assert!(!scene.folder.path().join("x.txt").exists());
+    assert!(again.outcome.text.as_str().contains("'write_file' is not allowed"), "{}", again.outcome.text);
+}
+
+#[tokio::test]
+async fn c59_overrides_of_a_definition_are_applied_and_the_rest_is_inherited() {
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &[dispatch("coder"), dispatch("plain"), dispatch("fast")]),
+            says("lead", "{results}"),
+            calls("coder", 1, &[helper("below")]),
+            json!({ "text": "done" }),
+        ],
+        |settings| {
+            let coder = Agent {
+                provider: Some("two".to_owned()),
+                model: Some("big".to_owned()),
+                max_tokens: Some(99),
+                ..agent("coder")
+            };
+            let fast = Agent { model: Some("small".to_owned()), ..agent("fast") };
+            settings.agents = Catalogue::new().with(coder).with(agent("plain")).with(fast);
+        },
+    );
+    let ending = scene.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    let used = |name: &str| {
+        let request = scene.requests(name).remove(0);
+        (request.provider, request.model, request.max_tokens)
+    };
+    assert_eq!(used("coder"), ("two", "big".to_owned(), 99));
+    assert_eq!(used("fast").0, "one");
+    assert_eq!(used("fast").1, "small");
+    let (lead, plain) = (used("lead"), used("plain"));
+    assert_eq!(plain, lead);
+    // A helper works with the model of who calls it in, not with that of the root.
+    assert_eq!((used("below").0, used("below").1.as_str()), ("two", "big"));
+}
+
+#[tokio::test]
+async fn c60_a_dispatched_agent_prints_nothing_itself() {
+    let words = [("message", json!({ "text": "hear me" }))];
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &[dispatch("quiet"), dispatch("speaker")]),
+            says("lead", "end"),
+            calls("quiet", 1, &words),
+            calls("speaker", 1, &words),
+            json!({ "text": "done" }),
+        ],
+        |settings| {
+            let speaker = Agent { tools: Some(list(&["message"])), ..agent("speaker") };
+            settings.agents = Catalogue::new().with(agent("quiet")).with(speaker);
+        },
+    );
+    let ending = scene.run().await;
+    let tree = scene.tree(&ending.session).await;
+    let said: Vec<(&str, &str)> =
+        tree.said().iter().map(|said| (said.role.as_str(), said.text.as_str())).collect();
+    assert_eq!(said, [("speaker", "hear me")]);
+    let answers = scene.answers(&session_of(&tree, "quiet")).await;
+    assert!(answers[0].contains("There is no tool 'message'"), "{answers:?}");
+}
+
+/// A rule of the person and a rule of the parent's own definition bind the children of every face.
+#[tokio::test]
+async fn c71_the_parents_denial_binds_the_child() {
+    for own_rule in [false, true] {
+        for call in each_face("child") {
+            let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
+            let scene = Scene::with(
+                &[calls("lead", 1, &[call]), calls("child", 1, &write), json!({ "text": "{results}" })],
+                |settings| {
+                    settings.agents =
+                        Catalogue::new().with(Agent { mode: Some(Mode::Auto), ..agent("child") });
+                    settings.permissions.mode = Mode::Auto;
+                    let rule = "write_file".parse().unwrap();
+                    if own_rule {
+                        settings.lead.deny = vec![rule];
+                    } else {
+                        settings.permissions.deny = vec![rule];
+                    }
+                },
+            );
+            let ending = scene.run().await;
+            assert!(!scene.folder.path().join("x.txt").exists());
+            let child = session_of(&scene.tree(&ending.session).await, "child");
+            let answers = scene.answers(&child).await;
+            assert!(answers[0].contains("'write_file' is not allowed"), "{answers:?}");
+        }
+    }
+}
+
+/// What the parent may not do without being asked a child may not do either.
+#[tokio::test]
+async fn c71_a_child_is_no_freer_than_the_mode_of_its_parent() {
+    for call in each_face("child") {
+        let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
+        let scene = Scene::with(
+            &[calls("lead", 1, &[call]), calls("child", 1, &write), json!({ "text": "{results}" })],
+            |settings| {
+                settings.agents = Catalogue::new().with(Agent { mode: Some(Mode::Auto), ..agent("child") });
+                settings.permissions.mode = Mode::Plan;
+            },
+        );
+        scene.run().await;
+        assert!(!scene.folder.path().join("x.txt").exists());
+    }
+}
+
+#[tokio::test]
+async fn c83_message_under_a_whitelist_and_with_none() {
+    let words = [("message", json!({ "text": "from {role}" }))];
+    let scene = Scene::new(&[
+        calls(
+            "lead",
+            1,
+            &[
+                ("delegate", json!({ "role": "Listed", "task": "go", "tools": ["grep"] })),
+                ("delegate", json!({ "role": "Bare", "task": "go", "tools": [] })),
+                ("subagent", json!({ "label": "silent", "task_prompt": "go", "allowed_tools": [] })),
+                helper("inherits"),
+                spawn("spawned"),
+            ],
+        ),
+        says("lead", "end"),
+        calls("Listed", 1, &words),
+        calls("Bare", 1, &words),
+        calls("silent", 1, &words),
+        calls("inherits", 1, &words),
+        calls("spawned", 1, &words),
+        json!({ "text": "done" }),
+    ]);
+    let ending = scene.run().await;
+    let tree = scene.tree(&ending.session).await;
+    let mut said: Vec<&str> = tree.said().iter().map(|said| said.text.as_str()).collect();
+    said.sort_unstable();
+    assert_eq!(said, ["from Bare", "from Listed", "from inherits", "from spawned"]);
+    assert_eq!(scene.requests("Bare")[0].tools, ["message"]);
+    assert_eq!(scene.requests("silent")[0].tools, ["subagent", "parallel_subagent"]);
+}
+
+#[tokio::test]
+async fn c85_a_planner_lends_what_it_does_not_use_unless_it_says_so() {
+    for lends_nothing in [false, true] {
+        let scene = Scene::with(
+            &[
+                calls(
+                    "planner",
+                    1,
+                    &[("write_file", json!({ "path": "p.txt", "content": "x" })), dispatch("coder")],
+                ),
+                says("planner", "{result:1}"),
+                calls("coder", 1, &[("write_file", json!({ "path": "c.txt", "content": "x" }))]),
+                says("coder", "done"),
+            ],
+            |settings| {
+                let coder = Agent { tools: Some(list(&["write_file"])), ..agent("coder") };
+                settings.agents = Catalogue::new().with(coder);
+            },
+        );
+        let lend = lends_nothing.then(Vec::new);
+        let planner = Agent { tools: Some(list(&["read_file"])), lend, ..agent("planner") };
+        let ending = scene.run_task(Task::new("plan it").agent(planner)).await;
+        assert!(!scene.folder.path().join("p.txt").exists());
+        assert_eq!(scene.folder.path().join("c.txt").exists(), !lends_nothing);
+        let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
+        let note = if lends_nothing { "done\n(warning: no such tool to lend: write_file)" } else { "done" };
+        assert_eq!(result["result"], note);
+    }
+}
+
+/// The report and the single generation have no tools.
+#[tokio::test]
+async fn c65_reports_and_single_generations_are_asked_without_tools() {
+    let scene = Scene::new(&[
+        calls(
+            "lead",
+            1,
+            &[helper("h"), ("subagent_delegate", json!({ "task": "go", "description": "single" }))],
+        ),
+        json!({ "text": "done" }),
+    ]);
+    scene.run().await;
+    let helper = scene.requests("h");
+    assert_eq!((helper[0].purpose, helper[1].purpose), (Purpose::Turn, Purpose::Summary));
+    assert!(!helper[0].tools.is_empty() && helper[1].tools.is_empty());
+    let single = scene.requests("single");
+    assert_eq!((single.len(), single[0].tools.len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_definition_bounds_its_rounds_wherever_they_start() {
+    let endless =
+        |agent: &str| json!({ "agent": agent, "call": [{ "tool": "echo", "arguments": { "text": "x" } }] });
+    let bounded = Agent { max_turns: Some(2), ..agent("bounded") };
+    let last = json!({ "purpose": "grace", "text": "so far" });
+    let incomplete = Status::Incomplete { limit: brigade::core::delegation::Which::Turns };
+    let definition = bounded.clone();
+    let scene = Scene::with(
+        &[calls("lead", 1, &[dispatch("bounded")]), says("lead", "{results}"), last, endless("bounded")],
+        move |settings| settings.agents = Catalogue::new().with(definition.clone()),
+    );
+    // As a child, at the top, and when its session goes on.
+    let ending = scene.run().await;
+    assert!(ending.outcome.text.as_str().contains("so far\\n(incomplete: turns)"), "{}", ending.outcome.text);
+    let top = scene.run_task(Task::new("go").agent(bounded)).await;
+    assert_eq!((top.outcome.status, top.spent.turns), (incomplete.clone(), 3));
+    let child = session_of(&scene.tree(&ending.session).await, "bounded");
+    scene.runtime.tell(&child, "go on").await.unwrap();
+    let again = end(scene.runtime.resume(&child, More::default()).await.unwrap()).await.unwrap();
+    assert_eq!((again.outcome.status, again.spent.turns), (incomplete, 3));
+}
+
+/// What is kept only as long as the root runs goes, by face; a dispatched session stays, with what is above it.
+#[tokio::test]
+async fn keep_none_takes_only_the_sessions_of_its_face() {
+    let replies = [
+        calls(
+            "lead",
+            1,
+            &[("delegate", json!({ "role": "A", "task": "go" })), helper("B"), helper("over"), dispatch("c")],
+        ),
+        calls("over", 1, &[dispatch("deep")]),
+        calls("c", 1, &[helper("under")]),
+        json!({ "text": "done" }),
+    ];
+    for (swarm, subagent, gone) in [
+        (Keep::None, Keep::Root, vec!["A"]),
+        (Keep::Root, Keep::None, vec!["B", "under"]),
+        (Keep::None, Keep::None, vec!["A", "B", "under"]),
+    ] {
+        let scene = Scene::with(&replies, |settings| {
+            settings.agents = Catalogue::new().with(agent("c")).with(agent("deep"));
+            settings.faces.swarm.keep = swarm;
+            settings.faces.subagent = Some(SubagentConfig { keep: subagent, ..SubagentConfig::default() });
+        });
+        let root = end(scene.runtime.start(Task::new("go")).await.unwrap()).await.unwrap().session;
+        let left = scene.runtime.store().sessions(&root).await.unwrap();
+        let mut labels: Vec<String> = Vec::new();
+        for session in left {
+            let first = scene.runtime.store().read(&session, 0).await.unwrap().remove(0);
+            if let Event::Started { delegation, .. } = first.event {
+                labels.push(delegation.role.or(delegation.agent).unwrap());
+            }
+        }
+        labels.sort_unstable();
+        let mut expected = vec!["A", "B", "c", "deep", "lead", "over", "under"];
+        expected.retain(|label| !gone.contains(label));
+        assert_eq!(labels, expected);
+    }
+}
+
+/// A helper whose session a person has continued has begun twice; it is taken away once.
+#[tokio::test]
+async fn keep_none_takes_a_session_that_was_continued() {
+    let replies = [calls("lead", 1, &[helper("h")]), json!({ "text": "done" })];
+    let stage = |keep: Keep| {
+        let keeps = move |settings: &mut brigade::Settings| {
+            settings.faces.subagent = Some(SubagentConfig { keep, ..SubagentConfig::default() });
+        };
+        Stage::with(&script(&replies), keeps)
+    };
+    let (first, mut second) = (stage(Keep::Root), stage(Keep::None));
+    second.store = first.store.clone();
+    let root = first.run().await.session;
+    let child: brigade::core::SessionId = format!("{root}.1-0").parse().unwrap();
+    first.runtime().tell(&child, "more").await.unwrap();
+    end(first.runtime().resume(&child, More::default()).await.unwrap()).await.unwrap();
+    second.runtime().tell(&root, "and now?").await.unwrap();
+    let ending = end(second.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    assert_eq!(ending.outcome.status, Status::Done);
+}

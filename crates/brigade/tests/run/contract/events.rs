@@ -1,0 +1,209 @@
+//! What can be seen of sub-agents while they work: order, fields, and exactly one end.
+
+use std::collections::BTreeMap;
+
+use brigade::lifecycle::Lifecycle;
+use brigade::{Catalogue, SubagentCallbacks, SubagentInfo, Task};
+use serde_json::json;
+
+use super::{Scene, agent, calls, each_face, helper, reports, says, spawn};
+use crate::support::end;
+
+fn id_of(event: &Lifecycle) -> &str {
+    match event {
+        Lifecycle::Start(info) => &info.id,
+        Lifecycle::StreamDelta { id, .. }
+        | Lifecycle::ToolCallStart { id, .. }
+        | Lifecycle::ToolCallEnd { id, .. }
+        | Lifecycle::Complete { id, .. }
+        | Lifecycle::Error { id, .. } => id,
+    }
+}
+
+fn by_id(events: &[Lifecycle]) -> BTreeMap<&str, Vec<&Lifecycle>> {
+    let mut sorted: BTreeMap<&str, Vec<&Lifecycle>> = BTreeMap::new();
+    for event in events {
+        sorted.entry(id_of(event)).or_default().push(event);
+    }
+    sorted
+}
+
+/// Start, then all else, then exactly one end; every tool call that starts ends, and none ends before it starts.
+fn check_order(events: &[Lifecycle]) {
+    for (id, events) in by_id(events) {
+        let is_start = |event: &&Lifecycle| matches!(event, Lifecycle::Start(_));
+        let is_end =
+            |event: &&Lifecycle| matches!(event, Lifecycle::Complete { .. } | Lifecycle::Error { .. });
+        assert!(is_start(&events[0]), "{id}: {events:?}");
+        assert!(is_end(&events[events.len() - 1]), "{id}: {events:?}");
+        assert_eq!(events.iter().copied().filter(|event| is_start(event)).count(), 1, "{id}");
+        assert_eq!(events.iter().copied().filter(|event| is_end(event)).count(), 1, "{id}");
+        let mut open = 0_i32;
+        for event in events {
+            match event {
+                Lifecycle::ToolCallStart { .. } => open += 1,
+                Lifecycle::ToolCallEnd { .. } => open -= 1,
+                _ => {}
+            }
+            assert!(open >= 0, "{id}: a call ended before it started");
+        }
+    }
+}
+
+#[tokio::test]
+async fn c66_c67_events_of_every_face_in_order_and_with_their_fields() {
+    let mut text = says("child", "some words in pieces");
+    text["chunks"] = 4.into();
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &each_face("child")),
+            says("lead", "end"),
+            reports("child", "the report"),
+            calls("child", 1, &[("echo", json!({ "text": "ping" }))]),
+            text,
+        ],
+        |settings| settings.agents = Catalogue::new().with(agent("child")),
+    );
+    let (_, events) = scene.watched().await;
+    check_order(&events);
+    let sorted = by_id(&events);
+    assert_eq!(sorted.len(), 3);
+    for (id, events) in &sorted {
+        let Lifecycle::Start(SubagentInfo { description, mode, .. }) = events[0] else { panic!() };
+        assert_eq!(description, "child");
+        let (face, text) = match mode.as_str() {
+            "spawn" => ("sub_1", "some words in pieces"),
+            "subagent" => ("subagent:", "the report"),
+            "dispatch" => ("dispatch:", "some words in pieces"),
+            other => panic!("{other}"),
+        };
+        assert!(id.starts_with(face), "{id}");
+        let Some(Lifecycle::Complete { result, .. }) = events.last() else { panic!("{events:?}") };
+        assert_eq!(result.text, text);
+        assert_eq!(result.turns, if *mode == "subagent" { 3 } else { 2 });
+        let streamed: String = events
+            .iter()
+            .filter_map(|event| match event {
+                Lifecycle::StreamDelta { text, .. } => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert!(streamed.contains("some words in pieces"), "{streamed}");
+        let called = events.iter().find_map(|event| match event {
+            Lifecycle::ToolCallStart { call, .. } => Some(call.name.as_str()),
+            _ => None,
+        });
+        let got = events.iter().find_map(|event| match event {
+            Lifecycle::ToolCallEnd { result, .. } => Some(result.text.as_str()),
+            _ => None,
+        });
+        assert_eq!((called, got), (Some("echo"), Some("ping")));
+    }
+}
+
+#[tokio::test]
+async fn c67_the_mode_of_a_single_generation_is_delegate() {
+    let scene = Scene::new(&[
+        calls(
+            "lead",
+            1,
+            &[spawn("nested"), ("subagent_delegate", json!({ "task": "go", "description": "one answer" }))],
+        ),
+        json!({ "text": "done" }),
+    ]);
+    let (_, events) = scene.watched().await;
+    check_order(&events);
+    let started: BTreeMap<&str, &str> = events
+        .iter()
+        .filter_map(|event| match event {
+            Lifecycle::Start(info) => Some((info.description.as_str(), info.mode.as_str())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(started, BTreeMap::from([("nested", "spawn"), ("one answer", "delegate")]));
+    let mut ids: Vec<&str> = by_id(&events).into_keys().collect();
+    ids.sort_unstable();
+    assert_eq!(ids, ["sub_1", "sub_2"]);
+}
+
+#[tokio::test]
+async fn c68_an_error_is_one_event_and_a_failed_result() {
+    for (call, failure) in
+        each_face("child").into_iter().zip(["Subagent 'child'", "Agent 'child'", "Subagent 'child'"])
+    {
+        let scene = Scene::with(
+            &[
+                calls("lead", 1, &[call]),
+                says("lead", "{results}"),
+                json!({ "agent": "child", "fault": "refused" }),
+            ],
+            |settings| settings.agents = Catalogue::new().with(agent("child")),
+        );
+        let (ending, events) = scene.watched().await;
+        check_order(&events);
+        let Some(Lifecycle::Error { error, .. }) = events.last() else { panic!("{events:?}") };
+        assert_eq!(error, "the scripted model refuses");
+        let text = ending.outcome.text.as_str();
+        assert_eq!(text, format!("{failure} failed: the scripted model refuses"));
+    }
+}
+
+/// A child of which nobody can say what became of it has its one end too.
+#[tokio::test]
+async fn c66_a_lost_child_has_its_terminal_event() {
+    for call in each_face("panics") {
+        let scene = Scene::with(&[calls("lead", 1, &[call]), says("lead", "{results}")], |settings| {
+            settings.agents = Catalogue::new().with(agent("panics"));
+        });
+        let (ending, events) = scene.watched().await;
+        check_order(&events);
+        assert!(matches!(events.last(), Some(Lifecycle::Error { .. })), "{events:?}");
+        assert!(ending.outcome.text.as_str().contains("outcome unknown"), "{}", ending.outcome.text);
+    }
+}
+
+#[tokio::test]
+async fn c66_cancelled_children_have_one_terminal_event() {
+    let tasks = json!({ "tasks": [
+        { "label": "slow", "task_prompt": "x" }, { "label": "bad", "task_prompt": "x" },
+        { "label": "late", "task_prompt": "x" }
+    ], "max_concurrent": 2, "fail_fast": true });
+    let scene = Scene::new(&[
+        calls("lead", 1, &[("parallel_subagent", tasks)]),
+        says("lead", "{results}"),
+        json!({ "agent": "slow", "fault": "hang" }),
+        json!({ "agent": "bad", "fault": "refused", "delay_ms": 30 }),
+        json!({ "text": "never" }),
+    ]);
+    let (_, events) = scene.watched().await;
+    check_order(&events);
+    let errors: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            Lifecycle::Error { error, .. } => Some(error.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(errors[1].starts_with("cancelled by the call"), "{errors:?}");
+}
+
+#[tokio::test]
+async fn c75_no_subscriber_is_harmless() {
+    let scene = Scene::new(&[
+        calls("lead", 1, &[helper("h"), spawn("s")]),
+        says("lead", "{results}"),
+        calls("h", 1, &[("echo", json!({ "text": "x" }))]),
+        json!({ "text": "done" }),
+    ]);
+    let plain = scene.run().await;
+    let prepared = scene.runtime.prepare(Task::new("the task")).await.unwrap();
+    drop(prepared.watch());
+    let dropped = end(prepared.start()).await.unwrap();
+    assert_eq!(plain.outcome, dropped.outcome);
+    // Closures that are absent are not called.
+    let (ending, events) = scene.watched().await;
+    let mut none = SubagentCallbacks::default();
+    events.iter().for_each(|event| none.call(event));
+    assert_eq!(ending.outcome, plain.outcome);
+}
