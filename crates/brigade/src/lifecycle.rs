@@ -131,10 +131,10 @@ impl Observer {
             return vec![subagent.end(&outcome.status, outcome.text.to_string(), record.at)];
         }
         if let Event::Returned { child, outcome, .. } = &record.event
-            && matches!(outcome.status, Status::Lost { .. })
+            && matches!(outcome.status, Status::Lost { .. } | Status::Detached)
             && let Some(subagent) = self.subagents.remove(child)
         {
-            // Its own log has no end: nobody can say what became of it.
+            // Its own log has no end yet: it goes on by itself, or nobody can say what became of it.
             return vec![subagent.end(&outcome.status, outcome.text.to_string(), record.at)];
         }
         match self.subagents.get_mut(&record.session) {

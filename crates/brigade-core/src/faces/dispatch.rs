@@ -50,7 +50,11 @@ pub fn spec(others: &[&Agent]) -> Option<ToolSpec> {
 
 fn inert_line(description: &str) -> String {
     let line = description.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().filter(|c| !c.is_control()).take(LISTED_DESCRIPTION).collect()
+    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+    match line.char_indices().nth(LISTED_DESCRIPTION) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
 }
 
 fn escape(text: &str) -> String {

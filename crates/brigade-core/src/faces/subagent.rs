@@ -28,6 +28,8 @@ const MOST_TURNS: u64 = 50;
 const AT_ONCE: u64 = 5;
 /// The most tasks of a parallel call.
 const MOST_TASKS: usize = 1_000;
+/// What is shown of each report of a parallel call, however many there are.
+const LEAST_SHARE: usize = 256;
 /// What stands at the end of a report that was cut.
 const CUT_MARK: &str = "\n... (truncated)";
 
@@ -243,20 +245,24 @@ impl SubagentConfig {
         text
     }
 
-    /// What the caller's model reads when all helpers of a parallel call have ended.
+    /// What the caller's model reads when all helpers of a parallel call have ended. Reports that are together longer
+    /// than one result may be share its room.
     pub fn render_parallel(
         &self,
         parts: &[(Delegation, PartEnd)],
         total_ms: u64,
         limit: usize,
     ) -> ToolOutput {
+        let sizes = parts.iter().map(|(part, end)| self.report_bytes(part).min(end.outcome.text.len()));
+        let room =
+            if sizes.sum::<usize>() > limit { (limit / parts.len().max(1)).max(LEAST_SHARE) } else { limit };
         let result = |(part, end): &(Delegation, PartEnd)| {
             let error = failure(&end.outcome.status);
             let note = end.outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
             json!({
                 "label": part.role.as_deref().unwrap_or_default(),
                 "success": error.is_none(),
-                "output": format!("{}{note}", self.report(part, &end.outcome, limit)),
+                "output": format!("{}{note}", self.report(part, &end.outcome, room)),
                 "duration_ms": end.duration_ms,
                 "error": error,
                 "tokens_used": end.tokens,

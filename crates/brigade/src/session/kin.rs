@@ -41,9 +41,7 @@ impl Driver {
     }
 
     fn has_long_results(&self) -> bool {
-        let settings = self.tree.settings();
-        let shortest = settings.limits.result_bytes.min(settings.faces.subagent().output_max_size);
-        self.state.longest_result() > shortest
+        self.state.longest_result() > self.tree.settings().limits.result_bytes
     }
 
     /// Whether this is one of these tools, and there is something to act on.
