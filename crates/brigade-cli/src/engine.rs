@@ -101,6 +101,9 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     }
     library.skills = project::skills(settings);
     library.faces = settings.faces.clone();
+    for warning in library.faces.warnings() {
+        output::note(&format!("warning: {warning}"));
+    }
     library.limits = settings.limits.clone();
     library.budget = settings.budget;
     library.permissions = settings.permissions.clone();

@@ -46,10 +46,6 @@ pub const OURS: [&str; 21] = [
     "subagent_delegate",
 ];
 
-/// Our tools that hand work to other agents.
-pub const DELEGATION: [&str; 6] =
-    ["delegate", "subagent", "parallel_subagent", "subagent_dispatch", "subagent_spawn", "subagent_delegate"];
-
 /// What a foreign name stands for. Foreign names are folded first: lower case, without `-`, `_` and blanks.
 const FOREIGN: &[(&[&str], &[&str])] = &[
     (
@@ -160,7 +156,7 @@ mod tests {
         for ours in OURS {
             assert_eq!(tools(ours), [ours]);
         }
-        assert!(DELEGATION.iter().all(|tool| OURS.contains(tool)));
+        assert!(crate::faces::DELEGATION_TOOLS.iter().all(|tool| OURS.contains(tool)));
     }
 
     #[test]

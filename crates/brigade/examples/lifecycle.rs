@@ -1,39 +1,44 @@
-//! A subscriber that prints what sub-agents do, through the six callbacks.
+//! Two nested sub-agents, and a subscriber that prints what they do, through the six callbacks.
 
 use std::error::Error;
 use std::io::Write;
 
+use brigade::core::faces::spawn::SpawnConfig;
 use brigade::lifecycle::Observer;
 use brigade::model::script::Script;
 use brigade::{Models, Runtime, Settings, SubagentCallbacks, Task, Workspace};
 
 const SCRIPT: &str = r#"
 [[reply]]
-agent = "lead"
+agent = "scout"
 turn = 1
 [[reply.call]]
-tool = "delegate"
-arguments = { role = "Scout", task = "Look around." }
+tool = "subagent_spawn"
+arguments = { task = "List the files.", description = "lister" }
 [[reply]]
-agent = "Scout"
+agent = "lister"
 turn = 1
-text = "Let me see."
 [[reply.call]]
 tool = "list_dir"
 arguments = { path = "." }
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "subagent_spawn"
+arguments = { task = "Look around.", description = "scout" }
 [[reply]]
 text = "That was all."
 "#;
 
 fn say(line: String) {
-    // A closed pipe is no reason to stop.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let settings = Settings::new("script", Workspace::open(folder.path())?);
+    let mut settings = Settings::new("script", Workspace::open(folder.path())?);
+    settings.faces.spawn = Some(SpawnConfig::default());
     let runtime = Runtime::in_memory(settings, Models::default().with("script", Script::parse(SCRIPT)?));
     let mut callbacks = SubagentCallbacks {
         on_start: Some(Box::new(|info| say(format!("{} starts as {}", info.id, info.description)))),

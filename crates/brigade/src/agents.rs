@@ -27,10 +27,10 @@ use std::path::{Path, PathBuf};
 
 use brigade_core::Agent;
 
+pub use crate::secret::Secret;
 pub use format::Format;
 pub use id::is_id;
 pub use problem::{Class, Note, Problem, ProblemKind};
-pub use secret::Secret;
 
 use walk::Walk;
 

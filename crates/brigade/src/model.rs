@@ -34,6 +34,8 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// The most output tokens that were paid for.
     pub max_tokens: u64,
+    /// How freely the model is to choose its words, where the agent says so. Not sent to a model that refuses it.
+    pub temperature: Option<f64>,
 }
 
 /// A piece of a streamed reply.

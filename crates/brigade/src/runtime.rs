@@ -446,7 +446,8 @@ async fn remove_children(tree: &Tree) -> Result<(), StoreError> {
     // Those further down go first: what is above them goes only when nothing below it stays.
     rest.sort_by_key(|session| std::cmp::Reverse(session.as_str().len()));
     for session in rest {
-        if !kept.iter().any(|other| session.contains(other)) {
+        let is_left_to_itself = tree.lease_for(session).root != tree.root;
+        if !is_left_to_itself && !kept.iter().any(|other| session.contains(other)) {
             tree.store().remove(session).await?;
         }
     }

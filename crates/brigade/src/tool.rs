@@ -37,7 +37,7 @@ pub use memory::{Memory, MemoryError};
 pub use read::{ListDir, ReadFile};
 pub use search::{Glob, Grep};
 pub use shell::Shell;
-pub use web::{Search, SearchError, Secret, WebFetch, WebSearch, WebSettings};
+pub use web::{Search, SearchError, WebFetch, WebSearch, WebSettings};
 pub use write::{EditFile, WriteFile};
 
 /// A tool.

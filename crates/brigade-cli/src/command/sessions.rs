@@ -64,9 +64,15 @@ impl Look<'_> {
                 "There are no sessions yet. Start one with: brigade run \"TASK\", or look at: brigade demo",
             );
         } else {
-            let head =
-                format!("{} {} {} {} task", pad("id", 26), pad("age", 4), pad("state", 12), pad("agent", 10));
-            let lines: Vec<String> = entries.iter().map(Entry::line).collect();
+            let width = entries.iter().map(|entry| entry.id.as_str().len()).max().unwrap_or_default();
+            let head = format!(
+                "{} {} {} {} task",
+                pad("id", width),
+                pad("age", 4),
+                pad("state", 12),
+                pad("agent", 10)
+            );
+            let lines: Vec<String> = entries.iter().map(|entry| entry.line(width)).collect();
             output::text(&format!("{head}\n{}", lines.join("\n")))?;
         }
         Ok(Exit::Done)
@@ -254,14 +260,15 @@ struct Entry {
 }
 
 impl Entry {
-    fn line(&self) -> String {
+    fn line(&self, width: usize) -> String {
         let age = self.at.map(|at| units::age(clock::now().saturating_sub(at))).unwrap_or_default();
         let about = match &self.problem {
             None => safe::line(self.task.trim().lines().next().unwrap_or_default()),
             Some(problem) => safe::line(problem),
         };
         let agent = pad(&fit(&safe::line(&self.agent), 10), 10);
-        format!("{} {} {} {agent} {}", self.id, pad(&age, 4), pad(self.state, 12), fit(&about, 60))
+        let id = pad(self.id.as_str(), width);
+        format!("{id} {} {} {agent} {}", pad(&age, 4), pad(self.state, 12), fit(&about, 60))
     }
 
     fn json(&self) -> Value {

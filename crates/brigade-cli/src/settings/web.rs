@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use brigade::tool::{Search, Secret, WebSettings};
+use brigade::Secret;
+use brigade::tool::{Search, WebSettings};
 use serde::Deserialize;
 use toml::Value;
 

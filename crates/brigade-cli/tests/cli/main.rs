@@ -12,6 +12,7 @@ mod context;
 mod control;
 mod docs;
 mod exits;
+mod faces;
 mod formats;
 mod sessions;
 mod stories;

@@ -1,6 +1,6 @@
 //! The keys about authority: what an agent may use, and what a file takes away.
 
-use brigade_core::alias;
+use brigade_core::faces::DELEGATION_TOOLS;
 use brigade_core::permission::{Mode, Rule};
 use serde_json::Value;
 
@@ -109,7 +109,7 @@ impl Builder {
         if value::names(value)?.iter().any(|name| name == "*") {
             return honoured();
         }
-        alias::DELEGATION.iter().for_each(|tool| self.narrow.without(tool));
+        DELEGATION_TOOLS.iter().for_each(|tool| self.narrow.without(tool));
         Ok((Class::Translated, "hands no work to others, as a choice of agents cannot be kept".to_owned()))
     }
 

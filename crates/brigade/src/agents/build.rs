@@ -10,8 +10,8 @@ use super::format::{Format, Text};
 use super::keys::{self, Key};
 use super::narrow::Narrow;
 use super::problem::{Class, Fault, Note};
-use super::secret::Secret;
 use super::{id, model, value};
+use crate::secret::Secret;
 
 /// What a file comes to.
 pub(super) struct Built {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use brigade_core::alias;
+use brigade_core::faces::DELEGATION_TOOLS;
 use brigade_core::permission::{Mode, Rule};
 use serde_json::{Map, Value};
 
@@ -215,8 +216,8 @@ fn granted(name: &str) -> Vec<&'static str> {
 /// The tools that a name takes away: what is denied is read generously.
 fn tools(name: &str) -> Vec<&'static str> {
     let tools = granted(name);
-    match tools.iter().any(|tool| alias::DELEGATION.contains(tool)) {
-        true => alias::DELEGATION.to_vec(),
+    match tools.iter().any(|tool| DELEGATION_TOOLS.contains(tool)) {
+        true => DELEGATION_TOOLS.to_vec(),
         false => tools,
     }
 }

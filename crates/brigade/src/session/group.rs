@@ -13,6 +13,7 @@ use brigade_core::{
 
 use super::act::refusal;
 use super::lend::Waiting;
+use super::schema::check_schema;
 use super::{Driver, Fatal, Inbox};
 use crate::slots::Lane;
 use crate::tree::Kit;
@@ -67,6 +68,9 @@ impl Driver {
         match self.kit.authority.permissions.check(&action) {
             Verdict::Allow => {}
             verdict => return Err(refusal(&written.name, verdict)),
+        }
+        if let Some(schema) = plan.parts.iter().find_map(|part| part.schema.as_ref()) {
+            check_schema(schema.as_str()).map_err(ToolOutput::error)?;
         }
         let mut backlog = VecDeque::new();
         for (index, part) in plan.parts.into_iter().enumerate() {
@@ -339,7 +343,11 @@ impl Driver {
         let records = self.tree.store().read(&self.state.session().clone(), 0).await?;
         let failed =
             ended_parts(&records, call).iter().any(|(_, _, end)| failure(&end.outcome.status).is_some());
-        let Ok(plan) = plan else { return Ok(()) };
+        let Ok(plan) = plan else {
+            // What the settings do not allow any more is not started; what was started is waited for.
+            self.part_done(call, None);
+            return Ok(());
+        };
         let started: Vec<usize> =
             children.iter().filter_map(|child| child.call()).map(|(_, index)| index).collect();
         let mut backlog = VecDeque::new();

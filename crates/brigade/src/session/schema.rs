@@ -31,6 +31,15 @@ impl Driver {
     }
 }
 
+/// Says what is wrong with a schema, before anybody works for it.
+pub(super) fn check_schema(schema: &str) -> Result<(), String> {
+    let parsed: Result<Value, _> = serde_json::from_str(schema);
+    let parsed = parsed.map_err(|cause| format!("Invalid 'schema' argument: {cause}"))?;
+    jsonschema::validator_for(&parsed)
+        .map(drop)
+        .map_err(|cause| format!("Invalid 'schema' argument: {cause}"))
+}
+
 /// The JSON in a text, if it fits.
 fn fitted(schema: &str, text: &str) -> Result<String, String> {
     let schema: Value =

@@ -116,6 +116,7 @@ impl Driver {
             tools,
             messages: self.state.messages(),
             max_tokens: worst.max_output,
+            temperature: self.kit.agent.temperature,
         }
     }
 

@@ -12,7 +12,6 @@ mod fetch;
 mod html;
 mod reach;
 mod search;
-mod secret;
 
 use std::time::Duration;
 
@@ -20,7 +19,6 @@ use super::Toolbox;
 
 pub use fetch::WebFetch;
 pub use search::{Search, SearchError, WebSearch};
-pub use secret::Secret;
 
 /// What servers are told about who asks.
 const USER_AGENT: &str = concat!("brigade/", env!("CARGO_PKG_VERSION"));

@@ -453,6 +453,9 @@ text = '{good}'
     let ending = stage.run().await;
     assert_eq!(ending.outcome.text.as_str(), r#"[R]: {"n":1}"#);
     check_laws(&stage.log(&ending.session).await);
+    let stage = Stage::with(&script("{}").replace("type = \"object\"", "type = \"nonsense\""), extras);
+    let ending = stage.run().await;
+    assert!(ending.outcome.text.as_str().starts_with("Invalid 'schema' argument"), "{}", ending.outcome.text);
     let stage = Stage::with(&script("{}"), extras);
     let ending = stage.run().await;
     let text = ending.outcome.text.as_str();
@@ -572,4 +575,75 @@ text = "late result"
     assert!(listed.iter().any(|summary| summary.root == child), "it is found by itself");
     stage.store.remove(&ending.session).await.unwrap();
     assert_eq!(stage.events(&child).await.len(), events.len(), "it survives its old root");
+}
+
+#[tokio::test]
+async fn a_hundred_results_of_a_megabyte_leave_the_leads_request_small() {
+    let long = "y".repeat(1 << 20);
+    let script = format!(
+        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
+         arguments = {{ role = 'Long', task = 'go {{n}}' }}\nrepeat = 100\n\
+         [[reply]]\nagent = 'lead'\ntext = 'end'\n\
+         [[reply]]\nagent = 'Long'\ntext = '{long}'\nusage = {{ input = 10, output = 10 }}\n"
+    );
+    let stage = Stage::new(&script);
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.text.as_str(), "end");
+    let answers = stage.answers(&ending.session).await;
+    assert_eq!(answers.len(), 100);
+    for (n, answer) in answers.iter().enumerate() {
+        assert!(answer.len() < 16_384 + 256, "{n}: {} bytes", answer.len());
+        let handle = format!("{}.1-{n}", ending.session);
+        assert!(answer.contains(&format!("`read_result` with handle {handle} has the rest")), "{n}");
+    }
+    let log = stage.log(&ending.session).await;
+    let request = log.iter().filter_map(|record| match &record.event {
+        Event::Called { turn: 2, reserved, .. } if record.session == ending.session => Some(reserved.tokens),
+        _ => None,
+    });
+    // Half a token for each byte is the worst case that is reserved.
+    assert!(request.max().unwrap() < 100 * (16_384 + 256) / 2 + 10_000);
+}
+
+#[tokio::test]
+async fn a_role_that_is_an_agents_name_runs_that_agent_locked() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "REVIEWER", task = "go", tools = ["echo", "write_file"] }
+[[reply]]
+agent = "lead"
+text = "{result:0}"
+[[reply]]
+agent = "reviewer"
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "x", content = "x" }
+[[reply.call]]
+tool = "echo"
+arguments = { text = "I am {role}" }
+[[reply]]
+agent = "reviewer"
+text = "{results}"
+"#;
+    let stage = Stage::with(script, |settings| {
+        let tools = Some(vec!["echo".to_owned(), "read_file".to_owned()]);
+        settings.agents = Catalogue::new().with(Agent { tools, ..agent("reviewer") });
+    });
+    let ending = stage.run().await;
+    let text = ending.outcome.text.as_str();
+    assert!(text.starts_with("[REVIEWER]: There is no tool 'write_file'"), "{text}");
+    assert!(text.contains("I am REVIEWER"), "{text}");
+    let log = stage.log(&ending.session).await;
+    let child = log.iter().find_map(|record| match &record.event {
+        Event::Delegated { agent, .. } => Some(*agent),
+        _ => None,
+    });
+    use brigade::Store;
+    let definition = stage.store.blob(child.unwrap()).await.unwrap().unwrap();
+    assert!(definition.contains("You are reviewer."), "{definition}");
 }

@@ -1,7 +1,8 @@
 //! Search engines, as their documentation describes them.
 
+use brigade::Secret;
 use brigade::Toolbox;
-use brigade::tool::{Search, Secret};
+use brigade::tool::Search;
 use serde_json::{Value, json};
 
 use super::server::{Server, call, fail, reply, searching, send, settings};

@@ -239,7 +239,7 @@ fn c08_preset_found_case_insensitive() {
 }
 
 #[test]
-fn c08_preset_with_a_non_ascii_name_found_case_insensitive() {
+fn c08_c87_preset_with_a_non_ascii_name_found_case_insensitive() {
     let composed = "\u{e9}diteur";
     let swarm = config(
         &json!({ "roles": {

@@ -16,8 +16,8 @@ use url::Url;
 
 use super::super::{Tool, ToolContext};
 use super::error::{Cause, WebError, innermost, seconds};
-use super::secret::Secret;
 use super::{WebSettings, body, connect, html};
+use crate::secret::Secret;
 
 const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
 const TAVILY: &str = "https://api.tavily.com/search";
@@ -216,12 +216,12 @@ impl WebSearch {
             Engine::Brave(key) => {
                 url.query_pairs_mut().append_pair("q", query).append_pair("count", &count.to_string());
                 let name = HeaderName::from_static("x-subscription-token");
-                Ok(client.get(url).header(name, sensitive(key.reveal())?))
+                Ok(client.get(url).header(name, sensitive(key.expose())?))
             }
             Engine::Tavily(key) => {
                 let asked = json!({ "query": query, "max_results": count });
                 let request = client.post(url).header(header::CONTENT_TYPE, "application/json");
-                let bearer = sensitive(&format!("Bearer {}", key.reveal()))?;
+                let bearer = sensitive(&format!("Bearer {}", key.expose()))?;
                 Ok(request.header(header::AUTHORIZATION, bearer).body(asked.to_string()))
             }
             Engine::SearXng => {

@@ -2,24 +2,24 @@
 
 use std::fmt;
 
-/// A key. It cannot be printed, neither by itself nor within anything that holds it.
-#[derive(Clone)]
+/// A key of a provider. It is neither printed nor serialised; whoever needs it asks for it by name.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes a key.
+    /// Keeps a key.
     pub fn new(key: impl Into<String>) -> Secret {
         Secret(key.into())
     }
 
-    /// The key itself, for the one place that sends it.
-    pub(super) fn reveal(&self) -> &str {
+    /// The key itself, for the request that needs it.
+    pub fn expose(&self) -> &str {
         &self.0
     }
 }
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
+        f.write_str("Secret(..)")
     }
 }

@@ -1,0 +1,369 @@
+//! The stories of faces B, C and D, and a tree of all of them, through the command.
+
+use serde_json::Value;
+
+use crate::support::Home;
+
+const ALL_FACES: &[&str] = &["--faces", "delegate,subagent,dispatch,spawn"];
+
+fn agent_file(home: &Home, id: &str, head: &str) {
+    std::fs::create_dir_all(home.home().join("agents").join(id)).unwrap();
+    home.write(
+        &format!("home/agents/{id}/AGENT.md"),
+        &format!("---\nname: {id}\ndescription: Does the work of {id}\n{head}---\nYou are {id}.\n"),
+    );
+}
+
+/// Without what differs from run to run: ids, times.
+fn steady(text: &str) -> String {
+    let mut steady = String::new();
+    for line in text.lines() {
+        let words: Vec<String> = line.split(' ').map(steady_word).collect();
+        steady.push_str(words.join(" ").trim_end());
+        steady.push('\n');
+    }
+    steady
+}
+
+fn steady_word(word: &str) -> String {
+    let is_time = word.len() > 1
+        && word.trim_end_matches("ms").trim_end_matches('s').parse::<f64>().is_ok()
+        && word.ends_with('s');
+    if is_time { "TIME".to_owned() } else { word.to_owned() }
+}
+
+#[test]
+fn s06_a_helper_with_a_whitelist_searches_and_reads_and_can_do_nothing_else() {
+    let home = Home::new();
+    home.write("work/app.log", "one\nERROR two\n");
+    let report = home.report(
+        r#"
+        [[reply]]
+        agent = "lead"
+        turn = 1
+        [[reply.call]]
+        tool = "subagent"
+        arguments = { label = "analyze_logs", task_prompt = "find errors", allowed_tools = ["file_ops", "grep"], max_turns = 5 }
+        [[reply]]
+        agent = "lead"
+        text = "{result:0}"
+        [[reply]]
+        purpose = "summary"
+        text = "report: {results}"
+        [[reply]]
+        agent = "analyze_logs"
+        turn = 1
+        [[reply.call]]
+        tool = "grep"
+        arguments = { pattern = "ERROR" }
+        [[reply.call]]
+        tool = "read_file"
+        arguments = { path = "app.log" }
+        [[reply.call]]
+        tool = "write_file"
+        arguments = { path = "x", content = "x" }
+        [[reply.call]]
+        tool = "shell"
+        arguments = { command = "true" }
+        [[reply]]
+        text = "found"
+        "#,
+        &["--faces", "subagent", "--mode", "auto"],
+    );
+    let result = report["result"].as_str().unwrap();
+    assert!(result.contains("ERROR two"), "{result}");
+    assert!(result.contains("There is no tool 'write_file'"), "{result}");
+    assert!(result.contains("There is no tool 'shell'"), "{result}");
+    assert!(!home.work().join("x").exists());
+}
+
+#[test]
+fn s07_helpers_nest_and_show_prints_their_metadata() {
+    let home = Home::new();
+    home.write("home/config.toml", "[subagent]\nmax_depth = 3\n");
+    let report = home.report(
+        r#"
+        [[reply]]
+        purpose = "summary"
+        text = "{role}: {results}"
+        [[reply]]
+        agent = "lead"
+        turn = 2
+        text = "{result:0}"
+        [[reply]]
+        turn = 1
+        [[reply.call]]
+        tool = "subagent"
+        arguments = { label = "next", task_prompt = "go deeper" }
+        [[reply]]
+        text = "done"
+        "#,
+        &[],
+    );
+    let result = report["result"].as_str().unwrap();
+    assert!(
+        result.contains("Maximum recursion depth exceeded (subagent limit 3, current depth 2)"),
+        "{result}"
+    );
+    let agents = report["agents"].as_array().unwrap();
+    assert_eq!(agents.iter().map(|agent| agent["depth"].as_u64().unwrap()).max(), Some(2));
+    let deepest = agents.iter().find(|agent| agent["depth"] == 2).unwrap();
+    let id = deepest["session_id"].as_str().unwrap();
+    home.brigade(&["sessions", "show", id])
+        .exits(0)
+        .prints("subagent_label: next")
+        .prints("recursion_depth: 1")
+        .prints("child_depth: 2")
+        .prints("completion_status: complete");
+}
+
+#[test]
+fn s08_a_long_report_of_an_endless_helper_is_cut_and_whole_in_its_session() {
+    let home = Home::new();
+    let long = "x".repeat(5_000);
+    let report = home.report(
+        &format!(
+            r#"
+        [[reply]]
+        agent = "lead"
+        turn = 1
+        [[reply.call]]
+        tool = "subagent"
+        arguments = {{ label = "endless", task_prompt = "go", max_turns = 1 }}
+        [[reply]]
+        agent = "lead"
+        text = "{{result:0}}"
+        [[reply]]
+        purpose = "summary"
+        text = "{long}"
+        [[reply]]
+        [[reply.call]]
+        tool = "echo"
+        arguments = {{ text = "again" }}
+        "#
+        ),
+        &["--faces", "subagent"],
+    );
+    assert_eq!(report["status"], "done");
+    let expected = format!("{}\n... (truncated)\n(incomplete: turns)", "x".repeat(4096));
+    assert_eq!(report["result"].as_str().unwrap(), expected);
+    let id = report["agents"][1]["session_id"].as_str().unwrap();
+    home.brigade(&["sessions", "show", id])
+        .exits(0)
+        .prints(&long)
+        .prints("completion_status: incomplete")
+        .prints("max_turns_reached: true");
+}
+
+const DISPATCHER: &str = r#"
+[[reply]]
+agent = "pickle"
+turn = 1
+[[reply.call]]
+tool = "subagent_dispatch"
+arguments = { agent_id = "reviewer", task = "look at a file" }
+[[reply]]
+agent = "pickle"
+text = "{result:0}"
+[[reply]]
+agent = "reviewer"
+task = "look"
+turn = 1
+text = "looks good"
+[[reply]]
+agent = "reviewer"
+text = "as reviewer I add: {heard}"
+"#;
+
+#[test]
+fn s09_a_dispatched_agent_has_a_session_that_is_listed_and_goes_on() {
+    let home = Home::new();
+    agent_file(&home, "pickle", "");
+    agent_file(&home, "reviewer", "");
+    let report = home.report(DISPATCHER, &["-a", "pickle"]);
+    let result: Value = serde_json::from_str(report["result"].as_str().unwrap()).unwrap();
+    assert_eq!(result["result"], "looks good");
+    let id = result["session_id"].as_str().unwrap();
+    home.brigade(&["sessions", "list"]).exits(0).prints(id).prints("reviewer");
+    let told = home.brigade(&["tell", id, "and the tests?"]);
+    told.exits(0).prints("as reviewer I add: and the tests?");
+    // It is its own session now: removing the one that it came from leaves it.
+    home.brigade(&["sessions", "rm", report["session_id"].as_str().unwrap()]).exits(0);
+    home.brigade(&["sessions", "show", id]).exits(0).prints("and the tests?");
+}
+
+#[test]
+fn s10_a_broken_agent_file_is_reported_and_hides_no_other() {
+    let home = Home::new();
+    agent_file(&home, "one", "");
+    agent_file(&home, "two", "");
+    std::fs::create_dir_all(home.home().join("agents/broken")).unwrap();
+    home.write("home/agents/broken/AGENT.md", "---\nname: broken\n---\nbody\n");
+    let listed = home.brigade(&["agents", "list"]);
+    listed.prints("one").prints("two");
+    assert!(
+        listed.stderr.contains("broken/AGENT.md") && listed.stderr.contains("description"),
+        "{}",
+        listed.stderr
+    );
+    home.brigade(&["tools", "list"]).exits(0).prints("subagent_dispatch");
+    let alone = Home::new();
+    assert!(!alone.brigade(&["tools", "list"]).exits(0).stdout.contains("subagent_dispatch"));
+}
+
+#[test]
+fn s11_a_planner_without_shell_dispatches_a_coder_with_one() {
+    let script = r#"
+[[reply]]
+agent = "planner"
+turn = 1
+[[reply.call]]
+tool = "subagent_dispatch"
+arguments = { agent_id = "coder", task = "build it" }
+[[reply.call]]
+tool = "shell"
+arguments = { command = "echo planner" }
+[[reply]]
+agent = "planner"
+text = "{results}"
+[[reply]]
+agent = "coder"
+turn = 1
+[[reply.call]]
+tool = "shell"
+arguments = { command = "echo built" }
+[[reply]]
+agent = "coder"
+text = "{result:0}"
+"#;
+    for (lend, can) in [("", true), ("lend: []\n", false)] {
+        let home = Home::new();
+        agent_file(&home, "planner", &format!("tools: [read_file]\n{lend}"));
+        agent_file(&home, "coder", "tools: [shell]\ntemperature: 0.2\n");
+        let report = home.report(script, &["-a", "planner", "--mode", "auto"]);
+        let result = report["result"].as_str().unwrap();
+        assert!(result.contains("There is no tool 'shell'"), "the planner itself has none: {result}");
+        assert_eq!(result.contains("built"), can, "{result}");
+    }
+}
+
+#[test]
+fn s12_nested_sub_agents_tell_their_lives_in_order() {
+    let home = Home::new();
+    let script = r#"
+        [[reply]]
+        agent = "lead"
+        turn = 1
+        [[reply.call]]
+        tool = "subagent_spawn"
+        arguments = { task = "outer", description = "outer" }
+        [[reply]]
+        agent = "outer"
+        turn = 1
+        text = "let me see"
+        [[reply.call]]
+        tool = "subagent_spawn"
+        arguments = { task = "inner", description = "inner" }
+        [[reply]]
+        text = "done"
+        "#;
+    let done = home.run(script, &["--faces", "spawn", "--output-format", "stream-json"]);
+    done.exits(0);
+    let told: Vec<(String, String)> = done
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line["type"].as_str().is_some_and(|kind| kind.starts_with("subagent_")))
+        .map(|line| (line["type"].as_str().unwrap().to_owned(), line["id"].as_str().unwrap().to_owned()))
+        .collect();
+    let place = |kind: &str, id: &str| {
+        let wanted = (format!("subagent_{kind}"), id.to_owned());
+        let found: Vec<usize> = (0..told.len()).filter(|at| told[*at] == wanted).collect();
+        assert_eq!(found.len(), 1, "{kind} of {id} in {told:?}");
+        found[0]
+    };
+    let order = [
+        place("start", "sub_1"),
+        place("tool_call_start", "sub_1"),
+        place("start", "sub_2"),
+        place("complete", "sub_2"),
+        place("tool_call_end", "sub_1"),
+        place("complete", "sub_1"),
+    ];
+    assert!(order.is_sorted(), "{told:?}");
+    assert!(told.iter().all(|(kind, _)| kind != "subagent_error"));
+}
+
+#[test]
+fn s14_with_all_faces_on_an_a_child_cannot_delegate_and_a_mixed_tree_renders() {
+    let home = Home::new();
+    agent_file(&home, "reviewer", "");
+    let script = r#"
+        [[reply]]
+        purpose = "summary"
+        text = "helped"
+        [[reply]]
+        agent = "lead"
+        turn = 1
+        [[reply.call]]
+        tool = "delegate"
+        arguments = { role = "Child", task = "try all" }
+        [[reply.call]]
+        tool = "subagent"
+        arguments = { label = "helper", task_prompt = "help" }
+        [[reply.call]]
+        tool = "parallel_subagent"
+        arguments = { tasks = [{ label = "left", task_prompt = "l" }, { label = "right", task_prompt = "r" }] }
+        [[reply.call]]
+        tool = "subagent_dispatch"
+        arguments = { agent_id = "reviewer", task = "review" }
+        [[reply.call]]
+        tool = "subagent_spawn"
+        arguments = { task = "spawn", description = "nested loop" }
+        [[reply.call]]
+        tool = "subagent_delegate"
+        arguments = { task = "answer", description = "one answer" }
+        [[reply]]
+        agent = "Child"
+        turn = 1
+        [[reply.call]]
+        tool = "delegate"
+        arguments = { role = "x", task = "x" }
+        [[reply.call]]
+        tool = "subagent"
+        arguments = { label = "x", task_prompt = "x" }
+        [[reply.call]]
+        tool = "subagent_dispatch"
+        arguments = { agent_id = "reviewer", task = "x" }
+        [[reply.call]]
+        tool = "subagent_spawn"
+        arguments = { task = "x", description = "x" }
+        [[reply]]
+        text = "done"
+        "#;
+    let report = home.report(script, ALL_FACES);
+    assert_eq!(report["status"], "done", "{report}");
+    let agents = report["agents"].as_array().unwrap();
+    assert_eq!(agents.len(), 8, "{agents:#?}");
+    let keys: Vec<&str> = agents.iter().map(|agent| agent["key"].as_str().unwrap()).collect();
+    assert!(keys.contains(&"sub_1") && keys.contains(&"sub_2"), "{keys:?}");
+    let tree = home.brigade(&["sessions", "tree", report["session_id"].as_str().unwrap()]);
+    tree.exits(0);
+    insta::assert_snapshot!(steady(&tree.stdout));
+}
+
+#[test]
+fn the_faces_follow_config_and_flag() {
+    let home = Home::new();
+    let listed = |arguments: &[&str]| home.brigade(&[&["tools", "list"], arguments].concat()).stdout;
+    assert!(listed(&[]).contains("delegate") && !listed(&[]).contains("parallel_subagent"));
+    assert!(listed(&["--set", "subagent.max_depth=3"]).contains("parallel_subagent"));
+    let spawn = listed(&["--set", "delegation.faces=spawn"]);
+    assert!(spawn.contains("subagent_spawn") && !spawn.contains("Hand a self-contained part"), "{spawn}");
+    home.brigade(&["tools", "list", "--set", "delegation.faces=swarm"])
+        .exits(2)
+        .says("there is no face 'swarm'");
+    home.run("[[reply]]\ntext = 'x'", &["--set", "subagent.max_depth=2", "--faces", "spawn"])
+        .exits(0)
+        .says("[subagent] has no effect");
+}
