@@ -10,6 +10,7 @@ mod agents;
 mod config;
 mod context;
 mod control;
+mod docs;
 mod exits;
 mod faces;
 mod formats;
