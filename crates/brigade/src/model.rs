@@ -1,6 +1,9 @@
 //! Models: whatever answers a request.
 
+mod http;
+pub mod openai;
 pub mod script;
+pub mod sse;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +11,8 @@ use std::sync::Arc;
 use brigade_core::message::Stop;
 use brigade_core::{Message, Price, Purpose, Reply, SessionId, Text, ToolCall, ToolSpec, Usage};
 use futures::stream::BoxStream;
+
+pub use http::{Endpoint, EndpointError};
 
 /// What a model is asked.
 #[derive(Debug, Clone)]
