@@ -1,5 +1,6 @@
 //! Models: whatever answers a request.
 
+pub mod anthropic;
 mod http;
 pub mod openai;
 pub mod script;

@@ -3,6 +3,7 @@
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]
 mod models {
+    mod anthropic;
     mod cuts;
     mod failures;
     mod openai;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use brigade::model::{Model, ModelError};
 
 use super::server::{Server, ask, events, question, send};
-use super::streams::{OPENAI_CALLS, OPENAI_TEXT};
+use super::streams::{ANTHROPIC_CALLS, ANTHROPIC_TEXT, OPENAI_CALLS, OPENAI_TEXT};
 
 /// A server that sends one byte more with each request, and tells the size or not.
 fn cutting(stream: &'static str, tells_size: bool) -> Server {
@@ -27,7 +27,7 @@ fn cutting(stream: &'static str, tells_size: bool) -> Server {
     })
 }
 
-pub(super) async fn never_a_reply<M: Model>(stream: &'static str, model: impl Fn(&Server) -> M) {
+async fn never_a_reply<M: Model>(stream: &'static str, model: impl Fn(&Server) -> M) {
     for tells_size in [true, false] {
         let server = cutting(stream, tells_size);
         let model = model(&server);
@@ -48,4 +48,14 @@ async fn a_cut_text_of_openai_is_no_reply() {
 #[tokio::test]
 async fn cut_calls_of_openai_are_no_reply() {
     never_a_reply(OPENAI_CALLS, Server::openai).await;
+}
+
+#[tokio::test]
+async fn a_cut_text_of_anthropic_is_no_reply() {
+    never_a_reply(ANTHROPIC_TEXT, Server::anthropic).await;
+}
+
+#[tokio::test]
+async fn cut_calls_of_anthropic_are_no_reply() {
+    never_a_reply(ANTHROPIC_CALLS, Server::anthropic).await;
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use brigade::Secret;
 use brigade::core::message::Category;
 use brigade::core::{Message, Purpose, Reply, SessionId, ToolSpec, Usage};
+use brigade::model::anthropic::Anthropic;
 use brigade::model::openai::OpenAi;
 use brigade::model::{Endpoint, Ingest, Model, ModelError, Request};
 use futures::StreamExt;
@@ -75,6 +76,10 @@ impl Server {
 
     pub(super) fn openai(&self) -> OpenAi {
         OpenAi::compatible(self.endpoint("/v1"))
+    }
+
+    pub(super) fn anthropic(&self) -> Anthropic {
+        Anthropic::new(self.endpoint(""))
     }
 }
 

@@ -119,6 +119,11 @@ impl Endpoint {
             .body(body)
     }
 
+    /// Whether the path of the address ends like this.
+    pub(in super::super) fn ends_with(&self, part: &str) -> bool {
+        self.base.path().trim_end_matches('/').ends_with(part)
+    }
+
     /// The key as the value of a header, where there is one.
     pub(in super::super) fn key_header(&self, prefix: &str) -> Option<HeaderValue> {
         sensitive(prefix, self.key.as_ref()?)
