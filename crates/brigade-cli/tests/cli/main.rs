@@ -13,6 +13,7 @@ mod control;
 mod exits;
 mod faces;
 mod formats;
+mod models;
 mod sessions;
 mod stories;
 mod support;
