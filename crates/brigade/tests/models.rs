@@ -7,6 +7,7 @@ mod models {
     mod cuts;
     mod failures;
     mod openai;
+    mod pool;
     mod server;
     mod streams;
     mod tree;

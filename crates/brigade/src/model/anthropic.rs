@@ -1,6 +1,6 @@
 //! Anthropic Messages.
 
-mod reply;
+pub(super) mod reply;
 mod request;
 
 use brigade_core::Price;

@@ -3,6 +3,8 @@
 mod endpoint;
 mod failure;
 mod ids;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::mem;

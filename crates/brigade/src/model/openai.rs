@@ -1,7 +1,7 @@
 //! OpenAI Chat Completions, and the many servers that speak them in their own way.
 
 mod calls;
-mod reply;
+pub(super) mod reply;
 mod request;
 
 use brigade_core::Price;

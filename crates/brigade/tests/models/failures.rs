@@ -97,6 +97,9 @@ async fn errors_inside_a_stream_end_it() {
     transient(&hear(&with("data: {\"choices\": [{")).await.unwrap_err(), &["cannot be used"]);
     let echo = format!(r#"data: {{"error":{{"message":"It was {KEY}"}}}}"#);
     transient(&hear(&with(&echo)).await.unwrap_err(), &["It was (key)"]);
+    let far = format!(r#"data: {{"error":{{"message":"{}{KEY}"}}}}"#, "x".repeat(390));
+    let error = hear(&with(&far)).await.unwrap_err();
+    assert!(!error.to_string().contains("sk-planted"), "half a key is shown: {error}");
 }
 
 #[tokio::test]

@@ -95,7 +95,7 @@ enum Block {
 }
 
 /// Makes chunks out of the events of one reply.
-pub(super) struct Decoder {
+pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     asked_bytes: usize,
     said_bytes: usize,
@@ -107,7 +107,7 @@ pub(super) struct Decoder {
 
 impl Decoder {
     /// A decoder of the reply to a request of this size.
-    pub(super) fn new(endpoint: Endpoint, asked_bytes: usize) -> Decoder {
+    pub(in super::super) fn new(endpoint: Endpoint, asked_bytes: usize) -> Decoder {
         Decoder {
             endpoint,
             asked_bytes,

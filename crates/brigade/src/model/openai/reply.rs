@@ -54,7 +54,7 @@ enum Content {
 }
 
 /// Makes chunks out of the events of one reply.
-pub(super) struct Decoder {
+pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     asked_bytes: usize,
     said_bytes: usize,
@@ -67,7 +67,7 @@ pub(super) struct Decoder {
 
 impl Decoder {
     /// A decoder of the reply to a request of this size.
-    pub(super) fn new(endpoint: Endpoint, asked_bytes: usize) -> Decoder {
+    pub(in super::super) fn new(endpoint: Endpoint, asked_bytes: usize) -> Decoder {
         Decoder {
             endpoint,
             asked_bytes,
