@@ -75,7 +75,7 @@ pub(crate) async fn recorded_folder(
 
 /// A runtime over the store.
 pub(crate) fn runtime(settings: &Settings, store: Arc<dyn Store>) -> Result<Runtime, Failure> {
-    Ok(Runtime::new(store, library_settings(settings)?, models()))
+    Ok(Runtime::new(store, library_settings(settings)?, models(settings)))
 }
 
 /// The settings of the library.
@@ -154,9 +154,12 @@ fn guard() -> Result<GuardCommand, Failure> {
 }
 
 /// The models that can be named.
-fn models() -> Models {
+fn models(settings: &Settings) -> Models {
+    let (providers, environment) = (settings.providers.clone(), settings.environment.clone());
+    let names: Vec<String> = providers.names().map(str::to_owned).collect();
+    let models = Models::default().with_providers(names, move |name| providers.model(name, &environment));
     let loaded: Mutex<HashMap<String, Arc<dyn Model>>> = Mutex::default();
-    Models::default().with_finder(move |name| {
+    models.with_finder(move |name| {
         let file = name.strip_prefix(SCRIPT);
         if file.is_none() && name != demo::MODEL {
             return None;

@@ -8,6 +8,7 @@ mod keys;
 mod layers;
 mod nearest;
 mod project;
+mod providers;
 mod web;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
 pub(crate) use layers::Layers;
 pub(crate) use project::ProjectConfig;
+pub(crate) use providers::Providers;
 pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
@@ -48,6 +50,8 @@ pub(crate) const LEAD: &str = "lead";
 pub(crate) struct Settings {
     /// The model of agents that name none, if one is set.
     pub(crate) model: Option<String>,
+    /// The providers of models.
+    pub(crate) providers: Providers,
     /// The file that sessions are kept in.
     pub(crate) store: PathBuf,
     /// The agent that takes the task.
@@ -184,6 +188,7 @@ impl Settings {
         };
         Ok(Settings {
             model: raw.model.map(absolute).transpose()?,
+            providers: Providers::resolve(raw.providers)?,
             store,
             agent,
             faces,
@@ -274,6 +279,7 @@ fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Val
 struct Raw {
     model: Option<String>,
     default_agent: Option<String>,
+    providers: BTreeMap<String, providers::Raw>,
     store: Option<String>,
     swarm: SwarmConfig,
     subagent: Option<SubagentConfig>,

@@ -1,13 +1,19 @@
 //! Models: whatever answers a request.
 
+pub mod anthropic;
+mod http;
+pub mod openai;
 pub mod script;
+pub mod sse;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use brigade_core::message::Stop;
 use brigade_core::{Message, Price, Purpose, Reply, SessionId, Text, ToolCall, ToolSpec, Usage};
 use futures::stream::BoxStream;
+
+pub use http::{Endpoint, EndpointError};
 
 /// What a model is asked.
 #[derive(Debug, Clone)]
@@ -90,8 +96,19 @@ pub trait Model: Send + Sync + 'static {
 #[derive(Clone, Default)]
 pub struct Models {
     providers: BTreeMap<String, Arc<dyn Model>>,
+    made: Option<Arc<Made>>,
     finder: Option<Arc<Finder>>,
 }
+
+/// Providers that are made when they are first used.
+struct Made {
+    names: Vec<String>,
+    make: Box<Maker>,
+    providers: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+}
+
+/// Makes a provider, or says why it cannot be used.
+type Maker = dyn Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync;
 
 /// Finds a model by its whole name where no provider has it; `None` where the name means nothing to it.
 type Finder = dyn Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync;
@@ -133,6 +150,17 @@ impl Models {
         self
     }
 
+    /// Adds providers that are made when one of their models is first used, such as those that need a key.
+    pub fn with_providers(
+        mut self,
+        names: impl IntoIterator<Item = String>,
+        make: impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
+    ) -> Models {
+        let names = names.into_iter().collect();
+        self.made = Some(Arc::new(Made { names, make: Box::new(make), providers: Mutex::default() }));
+        self
+    }
+
     /// Adds a way to find models by their whole names, such as those that stand in a file.
     pub fn with_finder(
         mut self,
@@ -150,14 +178,38 @@ impl Models {
             None => {}
         }
         let (provider, model) = name.split_once('/').unwrap_or((name, ""));
-        match self.providers.get(provider) {
-            Some(found) => Ok(ChosenModel { provider: found.clone(), name: model.to_owned() }),
-            None => {
-                let known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
-                let known = if known.is_empty() { "none is set up".to_owned() } else { known.join(", ") };
-                Err(UnknownModel::Name { name: name.to_owned(), known })
-            }
+        if let Some(found) = self.providers.get(provider) {
+            return Ok(ChosenModel { provider: found.clone(), name: model.to_owned() });
         }
+        let unusable = |cause| UnknownModel::Unusable { name: name.to_owned(), cause };
+        match self.made.as_ref().filter(|made| made.names.iter().any(|known| known == provider)) {
+            Some(_) if model.is_empty() => Err(unusable(format!("write {provider}/MODEL"))),
+            Some(made) => {
+                let provider = made.provider(provider).map_err(unusable)?;
+                Ok(ChosenModel { provider, name: model.to_owned() })
+            }
+            None => Err(UnknownModel::Name { name: name.to_owned(), known: self.known() }),
+        }
+    }
+
+    fn known(&self) -> String {
+        let made = self.made.iter().flat_map(|made| &made.names);
+        let mut known: Vec<&str> = self.providers.keys().chain(made).map(String::as_str).collect();
+        known.sort_unstable();
+        if known.is_empty() { "none is set up".to_owned() } else { known.join(", ") }
+    }
+}
+
+impl Made {
+    /// The provider of this name: the same one each time, so that its connections are shared.
+    fn provider(&self, name: &str) -> Result<Arc<dyn Model>, String> {
+        let mut providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(provider) = providers.get(name) {
+            return Ok(provider.clone());
+        }
+        let provider = (self.make)(name)?;
+        providers.insert(name.to_owned(), provider.clone());
+        Ok(provider)
     }
 }
 

@@ -167,6 +167,7 @@ impl Runtime {
         let authority = self.root_authority(&agent);
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
         let round = self.root_round(delegation, &kit, &more);
+        kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
         let driver = Driver::begin(tree.clone(), session, round, kit, None);
         Ok(prepared(tree, driver))
     }
@@ -243,6 +244,7 @@ impl Runtime {
         };
         let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
         if state.is_running() {
+            kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
             let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
             let driver = Driver::go_on(tree.clone(), state, kit, started.map_or(0, |record| record.pos));
             return Ok(prepared(tree, driver));
@@ -274,6 +276,7 @@ impl Runtime {
         let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
         let delegation = Delegation { task: "".into(), warnings: Vec::new(), ..round.delegation };
         let next = self.root_round(delegation, &kit, &more);
+        kit.can_keep(&next.grant.budget).map_err(RunError::Setup)?;
         let needs_words = !state.has_unheard_words();
         let driver = Driver::next_round(tree.clone(), state, kit, next, needs_words.then_some(MORE_WORDS));
         Ok(prepared(tree, driver))

@@ -9,7 +9,7 @@ use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
 use brigade_core::state::Meter;
-use brigade_core::{Agent, Event, Face, Hash, SessionId, ToolSpec};
+use brigade_core::{Agent, Budget, Event, Face, Hash, Limit, SessionId, ToolSpec};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -68,7 +68,23 @@ pub(crate) struct Kit {
     pub(crate) system: Arc<str>,
     pub(crate) specs: Arc<[ToolSpec]>,
     pub(crate) meter: Meter,
+    /// Whether anybody knows what its model costs.
+    is_priced: bool,
     pub(crate) files: Files,
+}
+
+impl Kit {
+    /// Refuses a budget in dollars for a model whose price nobody knows: it could not be kept.
+    pub(crate) fn can_keep(&self, budget: &Budget) -> Result<(), String> {
+        if self.is_priced || budget.usd == Limit::Unlimited {
+            return Ok(());
+        }
+        Err(format!(
+            "the price of the model '{}' is not known, so a budget in dollars cannot be kept; leave out --budget-usd \
+             and budget.usd, and set one in tokens",
+            self.agent.model.as_deref().unwrap_or(&self.model.name)
+        ))
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -215,8 +231,9 @@ impl Tree {
         let specs = self.specs(&agent, &authority, depth);
         let system = system(&agent, settings.instructions.as_deref());
         let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();
+        let price = model.provider.price(&model.name);
         let meter = Meter {
-            price: model.provider.price(&model.name).unwrap_or_default(),
+            price: price.unwrap_or_default(),
             fixed_bytes: (system.len() + specs_bytes) as u64,
             max_output: agent.max_tokens.unwrap_or(settings.limits.max_tokens),
         };
@@ -226,6 +243,7 @@ impl Tree {
             authority.paths.clone(),
         );
         let kit = Arc::new(Kit {
+            is_priced: price.is_some(),
             agent,
             agent_hash,
             authority,

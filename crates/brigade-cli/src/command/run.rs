@@ -17,7 +17,7 @@ use crate::settings::{LEAD, Settings};
 use crate::terminal;
 
 const MODELS_THERE_ARE: &str =
-    "This version runs scripted models: --model script:FILE (docs/script-model.md), or try brigade demo.";
+    "Name a model as PROVIDER/MODEL, such as ollama/qwen3, or a script as script:FILE; or try brigade demo.";
 
 /// Runs it.
 pub(crate) fn run(global: Global, run: Run) -> Result<Exit, Failure> {
@@ -111,7 +111,7 @@ fn standard_input() -> Result<String, Failure> {
 fn no_model(settings: &Settings) -> Failure {
     Failure::usage(format!(
         "there is no model to run with.\n\
-         Name one with --model script:FILE, or with `model = \"...\"` in {}.\n\
+         Name one with --model PROVIDER/MODEL, or with `model = \"...\"` in {}.\n\
          To see a brigade at work without any: brigade demo",
         settings.config_file.display()
     ))

@@ -6,6 +6,7 @@ use brigade_core::permission::Rule;
 use toml::{Table, Value};
 
 use super::nearest::nearest;
+use super::providers::KINDS;
 use crate::units;
 
 /// The word for no limit.
@@ -52,7 +53,7 @@ pub(super) static ROOT: &[(&str, Kind)] = &[
     ("agents", Section(&[("paths", Texts)])),
     ("skills", Section(&[("paths", Texts)])),
     ("memory", Section(&[("enabled", Flag)])),
-    ("providers", Named(&Section(&[("kind", Text), ("base_url", Text), ("api_key_env", Text)]))),
+    ("providers", Named(&Section(&[("kind", Word(&KINDS)), ("base_url", Text), ("api_key_env", Text)]))),
     ("delegation", Section(&[("faces", TextOrTexts), ("extras", Texts)])),
     (
         "swarm",

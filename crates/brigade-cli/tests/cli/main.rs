@@ -14,6 +14,7 @@ mod docs;
 mod exits;
 mod faces;
 mod formats;
+mod models;
 mod sessions;
 mod stories;
 mod support;

@@ -149,6 +149,7 @@ impl Driver {
         let unknown: Vec<String> = attenuated.unknown.iter().map(shown).collect();
         let warning = (!unknown.is_empty()).then(|| format!("no such tool to lend: {}", unknown.join(", ")));
         let kit = self.tree.kit(agent, lent, depth).map_err(|cause| self.failed(part, cause))?;
+        kit.can_keep(&self.state.ledger().granted()).map_err(|cause| self.failed(part, cause))?;
         self.last_kit = Some(LastKit {
             part: part.clone(),
             kit: kit.clone(),

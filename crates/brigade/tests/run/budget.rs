@@ -201,3 +201,44 @@ fault = "hang"
     assert!(ending.spent.in_doubt.tokens > 0, "the call that was given up may have cost its reserve");
     check_laws(&stage.log(&ending.session).await);
 }
+
+/// A model whose price nobody knows.
+struct Unpriced(brigade::model::script::Script);
+
+impl brigade::Model for Unpriced {
+    fn stream(
+        &self,
+        request: brigade::model::Request,
+    ) -> futures::stream::BoxStream<'static, Result<brigade::model::Chunk, brigade::model::ModelError>> {
+        self.0.stream(request)
+    }
+
+    fn price(&self, _model: &str) -> Option<brigade::core::Price> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn a_budget_in_dollars_is_refused_where_the_price_is_not_known() {
+    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
+                  arguments = { role = 'Child', task = 'go' }\n[[reply]]\ntext = 'end {results}'\n";
+    let parse = || brigade::model::script::Script::parse(script).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let start = async |lead: &str, usd: brigade::core::Limit| {
+        let workspace = brigade::Workspace::open(folder.path()).unwrap();
+        let mut settings = brigade::Settings::new(lead, workspace);
+        settings.faces.swarm.model = Some("unpriced".to_owned());
+        settings.budget.usd = usd;
+        let models = brigade::Models::default().with("unpriced", Unpriced(parse())).with("priced", parse());
+        let runtime = brigade::Runtime::in_memory(settings, models);
+        match runtime.start(brigade::Task::new("go")).await {
+            Ok(run) => Ok(run.ending().await.unwrap().outcome.text.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    let refusal = start("unpriced", brigade::core::Limit::AtMost(1_000)).await.unwrap_err();
+    assert!(refusal.contains("the price of the model 'unpriced' is not known"), "{refusal}");
+    let child = start("priced", brigade::core::Limit::AtMost(1_000_000_000)).await.unwrap();
+    assert!(child.contains("Sub-agent 'Child' failed: the price of the model 'unpriced'"), "{child}");
+    assert_eq!(start("unpriced", brigade::core::Limit::Unlimited).await.unwrap(), "end [Child]: end ");
+}

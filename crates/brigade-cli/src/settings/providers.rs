@@ -1,0 +1,122 @@
+//! The section `providers`, and the providers that are there without it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use brigade::model::Endpoint;
+use brigade::model::anthropic::Anthropic;
+use brigade::model::openai::OpenAi;
+use brigade::{Model, Secret};
+use serde::Deserialize;
+
+use super::Environment;
+use crate::failure::Failure;
+
+/// The words for the ways to speak that `kind` knows.
+pub(super) const KINDS: [&str; 2] = ["openai", "anthropic"];
+
+const OPENAI: &str = "https://api.openai.com/v1";
+
+/// A provider as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Raw {
+    kind: Option<String>,
+    base_url: Option<String>,
+    api_key_env: Option<String>,
+}
+
+/// The providers that can be named. Keys are read when a model of theirs is first used, and only then.
+#[derive(Debug, Clone)]
+pub(crate) struct Providers(BTreeMap<String, Provider>);
+
+#[derive(Debug, Clone)]
+struct Provider {
+    kind: Kind,
+    base_url: String,
+    /// The variable that holds the key; empty where none is needed.
+    key: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    OpenAi,
+    Anthropic,
+}
+
+fn built_in() -> BTreeMap<String, Provider> {
+    let provider = |kind, base_url: &str, key: &str| Provider {
+        kind,
+        base_url: base_url.to_owned(),
+        key: key.to_owned(),
+    };
+    BTreeMap::from([
+        ("openai".to_owned(), provider(Kind::OpenAi, OPENAI, "OPENAI_API_KEY")),
+        ("anthropic".to_owned(), provider(Kind::Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY")),
+        (
+            "openrouter".to_owned(),
+            provider(Kind::OpenAi, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        ),
+        ("ollama".to_owned(), provider(Kind::OpenAi, "http://127.0.0.1:11434/v1", "")),
+    ])
+}
+
+impl Providers {
+    /// The built-in ones, changed and added to by the configuration.
+    pub(super) fn resolve(raw: BTreeMap<String, Raw>) -> Result<Providers, Failure> {
+        let mut providers = built_in();
+        for (name, raw) in raw {
+            let missing =
+                |key: &str, cure: &str| Failure::usage(format!("providers.{name} has no `{key}`: {cure}"));
+            if name.is_empty() || name.contains(['/', ':']) {
+                return Err(Failure::usage(format!(
+                    "providers.\"{name}\": a provider's name is neither empty nor has `/` or `:` in it"
+                )));
+            }
+            let known = providers.remove(&name);
+            let kind = match raw.kind.as_deref() {
+                Some("anthropic") => Some(Kind::Anthropic),
+                // Other words were refused when the file was read.
+                Some(_) => Some(Kind::OpenAi),
+                None => known.as_ref().map(|known| known.kind),
+            };
+            let kind =
+                kind.ok_or_else(|| missing("kind", "write the API that it speaks, openai or anthropic"))?;
+            let base_url = raw.base_url.or_else(|| known.as_ref().map(|known| known.base_url.clone()));
+            let base_url = base_url.ok_or_else(|| missing("base_url", "write where it is"))?;
+            let key = raw.api_key_env.or_else(|| known.map(|known| known.key)).unwrap_or_default();
+            providers.insert(name, Provider { kind, base_url, key });
+        }
+        Ok(Providers(providers))
+    }
+
+    /// Their names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// The provider of this name, with the key that the environment holds.
+    pub(crate) fn model(&self, name: &str, environment: &Environment) -> Result<Arc<dyn Model>, String> {
+        let provider = self.0.get(name).ok_or_else(|| format!("there is no provider '{name}'"))?;
+        let key = match provider.key.as_str() {
+            "" => None,
+            variable => match environment.variable(variable) {
+                Some(key) if !key.trim().is_empty() => Some(Secret::new(key.trim())),
+                Some(_) | None => {
+                    return Err(format!(
+                        "the provider '{name}' needs a key, and {variable} is not set: set it, or name another \
+                         variable in providers.{name}.api_key_env"
+                    ));
+                }
+            },
+        };
+        let endpoint = Endpoint::new(name, &provider.base_url, key).map_err(|error| error.to_string())?;
+        Ok(match provider.kind {
+            Kind::Anthropic => Arc::new(Anthropic::new(endpoint)),
+            Kind::OpenAi if provider.base_url.trim_end_matches('/') == OPENAI => {
+                Arc::new(OpenAi::new(endpoint))
+            }
+            Kind::OpenAi => Arc::new(OpenAi::compatible(endpoint)),
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! Models by the names of their providers.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, channel};
+
+use crate::support::{Done, Home};
+
+const KEY: &str = "sk-planted-fedcba9876543210";
+const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n\
+    data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
+const DENIED: &str = r#"{"error":{"message":"Wrong key sk-planted-fedcba9876543210"}}"#;
+
+/// A server that gives one answer, and what it was asked.
+fn serve(status: &'static str, body: &'static str) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let (sender, asked) = channel();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        let mut piece = [0; 65536];
+        while !String::from_utf8_lossy(&request).contains("\"include_usage\":true}}") {
+            let length = stream.read(&mut piece).unwrap();
+            assert!(length > 0);
+            request.extend_from_slice(&piece[..length]);
+        }
+        sender.send(String::from_utf8_lossy(&request).into_owned()).unwrap();
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    });
+    (url, asked)
+}
+
+fn configured(url: &str) -> Home {
+    let home = Home::new();
+    let config = format!(
+        "model = 'mine/small'\n[providers.mine]\nkind = 'openai'\nbase_url = '{url}'\napi_key_env = 'MY_KEY'\n"
+    );
+    home.write("home/config.toml", &config);
+    home
+}
+
+fn run(home: &Home) -> Done {
+    Done::of(home.command(&["run", "the task"]).env("MY_KEY", KEY).output().unwrap())
+}
+
+fn keeps_the_key(home: &Home, done: &Done) {
+    assert!(!done.stdout.contains(KEY) && !done.stderr.contains(KEY), "{}{}", done.stdout, done.stderr);
+    for entry in std::fs::read_dir(home.home()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(!String::from_utf8_lossy(&bytes).contains(KEY), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_provider_of_the_configuration_answers() {
+    let (url, asked) = serve("200 OK", HELLO);
+    let home = configured(&url);
+    let done = run(&home);
+    done.exits(0).prints("hello");
+    let asked = asked.recv().unwrap();
+    assert!(asked.starts_with("POST /v1/chat/completions"), "{asked}");
+    assert!(asked.contains(&format!("Bearer {KEY}")) && asked.contains("\"model\":\"small\""), "{asked}");
+    keeps_the_key(&home, &done);
+}
+
+#[test]
+fn a_key_that_is_refused_is_not_shown() {
+    let (url, _asked) = serve("401 Unauthorized", DENIED);
+    let home = configured(&url);
+    let done = run(&home);
+    assert_ne!(done.code, 0);
+    let shown = format!("{}{}", done.stdout, done.stderr);
+    assert!(shown.contains("Wrong key (key)") && shown.contains("check the key"), "{shown}");
+    keeps_the_key(&home, &done);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let home = Home::new();
+    let model = |name: &str| home.brigade(&["run", "--model", name, "the task"]);
+    model("openai/gpt-4.1").exits(2).says("OPENAI_API_KEY is not set").says("providers.openai.api_key_env");
+    model("anthropic/claude-x").exits(2).says("ANTHROPIC_API_KEY is not set");
+    model("openrouter/a/b").exits(2).says("OPENROUTER_API_KEY is not set");
+    model("ollama").exits(2).says("write ollama/MODEL");
+    model("nobody/x").exits(2).says("anthropic, ollama, openai, openrouter");
+    home.write("home/config.toml", "[providers.mine]\nkind = 'openai'\n");
+    model("mine/x").exits(2).says("providers.mine has no `base_url`");
+    home.write("home/config.toml", "[providers.mine]\nbase_url = 'http://127.0.0.1:1'\n");
+    model("mine/x").exits(2).says("providers.mine has no `kind`");
+    home.write("home/config.toml", "[providers.mine]\nkind = 'telepathy'\nbase_url = 'http://127.0.0.1:1'\n");
+    model("mine/x").exits(2).says("one of openai, anthropic");
+    home.write("home/config.toml", "[providers.ollama]\nbase_url = 'nowhere'\n");
+    model("ollama/x").exits(2).says("the base_url of the provider 'ollama' cannot be used");
+}

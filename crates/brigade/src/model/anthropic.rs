@@ -1,0 +1,58 @@
+//! Anthropic Messages.
+
+pub(super) mod reply;
+mod request;
+
+use brigade_core::Price;
+use futures::stream::BoxStream;
+
+use super::http::{self, Endpoint};
+use super::{Chunk, Model, ModelError, Request};
+
+const VERSION: &str = "2023-06-01";
+
+/// A provider that speaks Anthropic Messages.
+///
+/// ```
+/// use brigade::model::Endpoint;
+/// use brigade::model::anthropic::Anthropic;
+///
+/// # fn main() -> Result<(), brigade::model::EndpointError> {
+/// let local = Anthropic::new(Endpoint::new("mine", "http://127.0.0.1:8080", None)?);
+/// let models = brigade::Models::default().with("mine", local);
+/// assert!(models.choose("mine/small").is_ok());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Anthropic {
+    endpoint: Endpoint,
+}
+
+impl Anthropic {
+    /// Anthropic, or a server that speaks the same. Its address may end with `/v1` or not.
+    pub fn new(endpoint: Endpoint) -> Anthropic {
+        Anthropic { endpoint }
+    }
+}
+
+impl Model for Anthropic {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let body = match request::body(&request) {
+            Ok(body) => body,
+            Err(error) => {
+                return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));
+            }
+        };
+        let decoder = reply::Decoder::new(self.endpoint.clone(), body.len());
+        let path = if self.endpoint.ends_with("/v1") { "/messages" } else { "/v1/messages" };
+        let mut post = self.endpoint.post(path, body).header("anthropic-version", VERSION);
+        if let Some(key) = self.endpoint.key_header("") {
+            post = post.header("x-api-key", key);
+        }
+        http::converse(&self.endpoint, post, decoder)
+    }
+
+    fn price(&self, _model: &str) -> Option<Price> {
+        self.endpoint.price()
+    }
+}

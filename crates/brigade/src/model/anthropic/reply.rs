@@ -1,0 +1,285 @@
+//! Streams of Messages.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use brigade_core::Usage;
+use brigade_core::message::Stop;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::http::{self, Endpoint};
+use super::super::sse::Event;
+use super::super::{Chunk, ModelError};
+
+/// About how many bytes a token has, where a server does not count.
+const TOKEN_BYTES: usize = 4;
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Piece {
+    MessageStart {
+        #[serde(default)]
+        message: Message,
+    },
+    ContentBlockStart {
+        index: u64,
+        content_block: Value,
+    },
+    ContentBlockDelta {
+        index: u64,
+        delta: Delta,
+    },
+    ContentBlockStop {
+        index: u64,
+    },
+    MessageDelta {
+        #[serde(default)]
+        delta: MessageDelta,
+        #[serde(default)]
+        usage: Option<Count>,
+    },
+    MessageStop,
+    Error {
+        #[serde(default)]
+        error: Value,
+    },
+    /// Pings, and whatever is added to the API.
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Message {
+    usage: Option<Count>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct MessageDelta {
+    stop_reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Delta {
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "input_json_delta")]
+    Arguments { partial_json: String },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: String },
+    #[serde(other)]
+    Unknown,
+}
+
+/// Counts as they are sent: each may be absent, and a later one replaces an earlier one.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(default)]
+struct Count {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+}
+
+/// A block that is open.
+enum Block {
+    Text,
+    Call { id: Option<String>, name: String, whole: Option<String>, arguments: String },
+    Thinking { thinking: String, signature: String },
+    Redacted(Value),
+    Unknown,
+}
+
+/// Makes chunks out of the events of one reply.
+pub(in super::super) struct Decoder {
+    endpoint: Endpoint,
+    asked_bytes: usize,
+    said_bytes: usize,
+    open: BTreeMap<u64, Block>,
+    calls: Vec<(String, Option<String>, String)>,
+    count: Count,
+    stop: Option<String>,
+}
+
+impl Decoder {
+    /// A decoder of the reply to a request of this size.
+    pub(in super::super) fn new(endpoint: Endpoint, asked_bytes: usize) -> Decoder {
+        Decoder {
+            endpoint,
+            asked_bytes,
+            said_bytes: 0,
+            open: BTreeMap::new(),
+            calls: Vec::new(),
+            count: Count::default(),
+            stop: None,
+        }
+    }
+
+    fn begin(&mut self, index: u64, block: Value, chunks: &mut VecDeque<Chunk>) {
+        let word = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let opened = match word("type").as_str() {
+            "text" => {
+                self.say(word("text"), chunks);
+                Block::Text
+            }
+            "tool_use" => {
+                let full = block
+                    .get("input")
+                    .filter(|input| input.as_object().is_some_and(|input| !input.is_empty()));
+                let id = Some(word("id")).filter(|id| !id.is_empty());
+                let whole = full.map(Value::to_string);
+                Block::Call { id, name: word("name"), whole, arguments: String::new() }
+            }
+            "thinking" => Block::Thinking { thinking: word("thinking"), signature: word("signature") },
+            "redacted_thinking" => Block::Redacted(block),
+            _ => Block::Unknown,
+        };
+        self.open.insert(index, opened);
+    }
+
+    fn go_on(&mut self, index: u64, delta: Delta, chunks: &mut VecDeque<Chunk>) -> Result<(), &'static str> {
+        match (delta, self.open.get_mut(&index)) {
+            (_, None) => return Err("a delta belongs to no block"),
+            (Delta::Text { text }, Some(_)) => self.say(text, chunks),
+            (Delta::Arguments { partial_json }, Some(Block::Call { arguments, .. })) => {
+                arguments.push_str(&partial_json);
+                self.said_bytes += partial_json.len();
+            }
+            (Delta::Thinking { thinking: more }, Some(Block::Thinking { thinking, .. })) => {
+                thinking.push_str(&more);
+                self.said_bytes += more.len();
+            }
+            (Delta::Signature { signature: more }, Some(Block::Thinking { signature, .. })) => {
+                signature.push_str(&more);
+            }
+            // Arguments of tools that run at the provider, and whatever is added to the API.
+            (_, Some(_)) => {}
+        }
+        Ok(())
+    }
+
+    fn end_block(&mut self, index: u64, chunks: &mut VecDeque<Chunk>) -> Result<(), &'static str> {
+        match self.open.remove(&index) {
+            None => return Err("a block ends that did not begin"),
+            Some(Block::Call { id, name, whole, arguments }) => {
+                if name.is_empty() {
+                    return Err("a tool call has no name");
+                }
+                let arguments = match whole {
+                    Some(whole) if arguments.trim().is_empty() => whole,
+                    Some(_) | None => arguments,
+                };
+                self.calls.push((name, id, arguments));
+            }
+            Some(Block::Thinking { thinking, signature }) => {
+                let block = json!({ "type": "thinking", "thinking": thinking, "signature": signature });
+                chunks.push_back(Chunk::Opaque(block.to_string()));
+            }
+            Some(Block::Redacted(block)) => chunks.push_back(Chunk::Opaque(block.to_string())),
+            Some(Block::Text | Block::Unknown) => {}
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, text: String, chunks: &mut VecDeque<Chunk>) {
+        if !text.is_empty() {
+            self.said_bytes += text.len();
+            chunks.push_back(Chunk::Text(text));
+        }
+    }
+
+    /// The reply is whole: gives what was held back.
+    fn finish(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let Some(reason) = self.stop.take() else { return Err(http::cut(&self.endpoint)) };
+        if !self.open.is_empty() {
+            return Err(http::cut(&self.endpoint));
+        }
+        let stop = match reason.as_str() {
+            "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+            "refusal" => Stop::Refusal,
+            _ if self.calls.is_empty() => Stop::End,
+            _ => Stop::Calls,
+        };
+        for (name, provider_id, arguments) in std::mem::take(&mut self.calls) {
+            chunks.push_back(Chunk::Call { name, provider_id });
+            // A call that the limit cut before its arguments is not one without arguments.
+            let is_cut = stop == Stop::Length && arguments.trim().is_empty();
+            chunks.push_back(Chunk::Arguments(if is_cut { "{".to_owned() } else { arguments }));
+        }
+        chunks.push_back(Chunk::Usage(self.usage()));
+        chunks.push_back(Chunk::Done(stop));
+        Ok(())
+    }
+
+    /// Work that nobody counted is not free: budgets are to end somewhere.
+    fn usage(&self) -> Usage {
+        let tokens = |bytes: usize| bytes.div_ceil(TOKEN_BYTES) as u64;
+        Usage {
+            input: self.count.input_tokens.unwrap_or_else(|| tokens(self.asked_bytes)),
+            output: self.count.output_tokens.unwrap_or_else(|| tokens(self.said_bytes)),
+            cache_read: self.count.cache_read_input_tokens.unwrap_or_default(),
+            cache_write: self.count.cache_creation_input_tokens.unwrap_or_default(),
+        }
+    }
+
+    fn piece(&mut self, piece: Piece, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let taken = match piece {
+            Piece::MessageStart { message } => {
+                self.count.renew(message.usage);
+                Ok(())
+            }
+            Piece::ContentBlockStart { index, content_block } => {
+                self.begin(index, content_block, chunks);
+                Ok(())
+            }
+            Piece::ContentBlockDelta { index, delta } => self.go_on(index, delta, chunks),
+            Piece::ContentBlockStop { index } => self.end_block(index, chunks),
+            Piece::MessageDelta { delta, usage } => {
+                self.stop = delta.stop_reason.or(self.stop.take());
+                self.count.renew(usage);
+                Ok(())
+            }
+            Piece::MessageStop => return self.finish(chunks),
+            Piece::Error { error } => return Err(http::in_stream(&self.endpoint, &error)),
+            Piece::Unknown => Ok(()),
+        };
+        taken.map_err(|cause| http::refused(&self.endpoint, cause))
+    }
+}
+
+impl http::Decoder for Decoder {
+    fn take(&mut self, event: &Event, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let data = event.data.trim();
+        if data.is_empty() || data == "[DONE]" {
+            return Ok(());
+        }
+        let piece: Piece = serde_json::from_str(data)
+            .map_err(|_| http::refused(&self.endpoint, "an event of the stream is no JSON of this API"))?;
+        let before = chunks.len();
+        self.piece(piece, chunks)?;
+        if chunks.len() == before {
+            // Calls and thinking are held back; whoever waits is to know that the model is at work.
+            chunks.push_back(Chunk::Usage(self.usage()));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        Err(http::cut(&self.endpoint))
+    }
+}
+
+impl Count {
+    fn renew(&mut self, later: Option<Count>) {
+        let later = later.unwrap_or_default();
+        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
+        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.cache_creation_input_tokens =
+            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+    }
+}

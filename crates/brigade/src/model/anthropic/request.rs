@@ -1,0 +1,213 @@
+//! Requests, byte for byte the same for the same conversation, with marks for the provider's cache.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use brigade_core::{Message, Reply, ToolSpec};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::super::Request;
+use super::super::http::{arguments, call_ids};
+
+/// The types of blocks that go back unchanged.
+const OPAQUE: [&str; 2] = ["thinking", "redacted_thinking"];
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Block<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    messages: Vec<Line<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    stream: bool,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: Cow<'a, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Cache>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Cache {
+    r#type: &'static str,
+}
+
+const CACHE: Cache = Cache { r#type: "ephemeral" };
+
+#[derive(Serialize)]
+struct Line<'a> {
+    role: Role,
+    content: Vec<Block<'a>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Block<'a> {
+    Opaque(&'a RawValue),
+    Own(OwnBlock<'a>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum OwnBlock<'a> {
+    Text {
+        text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Cache>,
+    },
+    ToolUse {
+        id: Cow<'a, str>,
+        name: &'a str,
+        input: Box<RawValue>,
+    },
+    ToolResult {
+        tool_use_id: Cow<'a, str>,
+        content: &'a str,
+        is_error: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Cache>,
+    },
+}
+
+/// The body of a request.
+pub(super) fn body(request: &Request) -> serde_json::Result<Vec<u8>> {
+    let mut messages = lines(&request.messages)?;
+    // Where tools are on offer a next turn is likely, and it re-reads all that stands here.
+    if !request.tools.is_empty()
+        && let Some(Block::Own(last)) = messages.last_mut().and_then(|line| line.content.last_mut())
+    {
+        last.mark();
+    }
+    let (tools, tool_choice) = tools(request);
+    serde_json::to_vec(&Body {
+        model: &request.model,
+        max_tokens: request.max_tokens,
+        system: text(&request.system, Some(CACHE)).into_iter().collect(),
+        tools,
+        tool_choice,
+        messages,
+        // Above 1 it is refused here.
+        temperature: request.temperature.map(|temperature| temperature.min(1.0)),
+        stream: true,
+    })
+}
+
+fn tool(spec: &ToolSpec) -> Tool<'_> {
+    let ToolSpec { name, description, schema, .. } = spec;
+    Tool { name, description, input_schema: Cow::Borrowed(schema), cache_control: None }
+}
+
+fn tools(request: &Request) -> (Vec<Tool<'_>>, Option<Value>) {
+    let mut tools: Vec<Tool<'_>> = request.tools.iter().map(tool).collect();
+    if let Some(last) = tools.last_mut() {
+        last.cache_control = Some(CACHE);
+        return (tools, None);
+    }
+    // A conversation with calls in it is refused without tools, so those that were called are named, and no use of
+    // them is allowed.
+    let calls = request.messages.iter().flat_map(|message| match message {
+        Message::Assistant(reply) => reply.calls.as_slice(),
+        Message::User(_) | Message::Results(_) => &[],
+    });
+    let names: BTreeSet<&str> = calls.map(|call| call.name.as_str()).collect();
+    let stub = |name| Tool {
+        name,
+        description: "Not on offer any more.",
+        input_schema: Cow::Owned(json!({ "type": "object" })),
+        cache_control: None,
+    };
+    let tools: Vec<Tool<'_>> = names.into_iter().map(stub).collect();
+    let choice = (!tools.is_empty()).then(|| json!({ "type": "none" }));
+    (tools, choice)
+}
+
+/// Messages of alternating roles: what follows on the same side is put together.
+fn lines(messages: &[Message]) -> serde_json::Result<Vec<Line<'_>>> {
+    let mut lines: Vec<Line<'_>> = Vec::with_capacity(messages.len());
+    let mut ids = Vec::new();
+    for (place, message) in messages.iter().enumerate() {
+        let (role, content) = match message {
+            Message::User(words) => (Role::User, text(words.as_str(), None).into_iter().collect()),
+            Message::Assistant(reply) => {
+                ids = call_ids(place, reply);
+                (Role::Assistant, assistant(reply, &ids)?)
+            }
+            Message::Results(results) => {
+                let ids = std::mem::take(&mut ids).into_iter();
+                let blocks = ids.zip(results).map(|(tool_use_id, result)| {
+                    Block::Own(OwnBlock::ToolResult {
+                        tool_use_id,
+                        content: result.output.text.as_str(),
+                        is_error: result.output.is_error(),
+                        cache_control: None,
+                    })
+                });
+                (Role::User, blocks.collect())
+            }
+        };
+        match lines.last_mut() {
+            Some(last) if last.role == role => last.content.extend(content),
+            Some(_) | None if content.is_empty() => {}
+            Some(_) | None => lines.push(Line { role, content }),
+        }
+    }
+    Ok(lines)
+}
+
+/// Blocks without words are refused.
+fn text(text: &str, cache_control: Option<Cache>) -> Option<Block<'_>> {
+    (!text.trim().is_empty()).then_some(Block::Own(OwnBlock::Text { text, cache_control }))
+}
+
+fn assistant<'a>(reply: &'a Reply, ids: &[Cow<'a, str>]) -> serde_json::Result<Vec<Block<'a>>> {
+    let mut blocks: Vec<Block<'a>> =
+        reply.opaque.iter().filter_map(|block| opaque(block.as_str())).map(Block::Opaque).collect();
+    blocks.extend(text(reply.text.as_str(), None));
+    for (call, id) in reply.calls.iter().zip(ids) {
+        let input = RawValue::from_string(arguments(call.arguments.as_str()).into_owned())?;
+        blocks.push(Block::Own(OwnBlock::ToolUse { id: id.clone(), name: &call.name, input }));
+    }
+    Ok(blocks)
+}
+
+/// A block of this API; those of others are left out.
+fn opaque(text: &str) -> Option<&RawValue> {
+    #[derive(serde::Deserialize)]
+    struct Kind<'a> {
+        #[serde(borrow)]
+        r#type: Cow<'a, str>,
+    }
+    let kind: Kind<'_> = serde_json::from_str(text).ok()?;
+    OPAQUE.contains(&kind.r#type.as_ref()).then(|| serde_json::from_str(text).ok()).flatten()
+}
+
+impl OwnBlock<'_> {
+    /// The provider is to keep all up to here.
+    fn mark(&mut self) {
+        match self {
+            OwnBlock::Text { cache_control, .. } | OwnBlock::ToolResult { cache_control, .. } => {
+                *cache_control = Some(CACHE);
+            }
+            OwnBlock::ToolUse { .. } => {}
+        }
+    }
+}

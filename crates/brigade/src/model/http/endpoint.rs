@@ -1,0 +1,166 @@
+//! Where a provider is, and the key to it.
+
+use std::time::Duration;
+
+use brigade_core::Price;
+use reqwest::header::HeaderValue;
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder, header};
+use url::{Host, Url};
+
+use super::super::ModelError;
+use super::failure::innermost;
+use crate::secret::Secret;
+
+const USER_AGENT: &str = concat!("brigade/", env!("CARGO_PKG_VERSION"));
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+const TOTAL_LIMIT: Duration = Duration::from_secs(30 * 60);
+const IDLE_CONNECTIONS: usize = 64;
+/// Shorter keys are those of local servers that take any word; to hide such a word would spoil messages.
+const LEAST_KEY: usize = 6;
+
+/// Where a provider is. All clones share one pool of connections. Redirects and proxies are not followed, so that a
+/// key goes to the address that the person wrote and to no other.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    name: String,
+    base: Url,
+    key: Option<Secret>,
+    total: Duration,
+    client: Client,
+}
+
+/// Why a provider cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// The address is none.
+    #[error(
+        "the base_url of the provider '{name}' cannot be used: {cause}; write one such as https://host/v1"
+    )]
+    Address {
+        /// The provider.
+        name: String,
+        /// Why.
+        cause: String,
+    },
+    /// The key cannot be sent.
+    #[error("the key of the provider '{0}' is empty or has characters that no key has; copy it again")]
+    Key(String),
+    /// There is no client.
+    #[error("no connection to the provider '{name}' can be prepared: {cause}")]
+    Client {
+        /// The provider.
+        name: String,
+        /// Why.
+        cause: String,
+    },
+}
+
+impl Endpoint {
+    /// The provider of this name at this address. Certificates of the system are read here, so make one and keep it.
+    pub fn new(
+        name: impl Into<String>,
+        base_url: &str,
+        key: Option<Secret>,
+    ) -> Result<Endpoint, EndpointError> {
+        let name = name.into();
+        let base = address(base_url).map_err(|cause| EndpointError::Address { name: name.clone(), cause })?;
+        if key.as_ref().is_some_and(|key| key.expose().is_empty() || sensitive("", key).is_none()) {
+            return Err(EndpointError::Key(name));
+        }
+        let builder = Client::builder()
+            .user_agent(USER_AGENT)
+            .no_proxy()
+            .redirect(Policy::none())
+            .referer(false)
+            .connect_timeout(CONNECT_LIMIT)
+            .tcp_nodelay(true)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS);
+        // Without TLS there is nothing to read certificates for.
+        let builder = if base.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
+        let client = builder
+            .build()
+            .map_err(|error| EndpointError::Client { name: name.clone(), cause: innermost(&error) })?;
+        Ok(Endpoint { name, base, key, total: TOTAL_LIMIT, client })
+    }
+
+    /// The same provider, with another limit for one whole reply.
+    pub fn with_total_limit(self, total: Duration) -> Endpoint {
+        Endpoint { total, ..self }
+    }
+
+    /// What the provider is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(in super::super) fn total_limit(&self) -> Duration {
+        self.total
+    }
+
+    /// What a model here costs: nothing on this machine, and elsewhere nobody knows.
+    pub(in super::super) fn price(&self) -> Option<Price> {
+        let here = match self.base.host() {
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            Some(Host::Domain(name)) => name == "localhost",
+            None => false,
+        };
+        here.then(Price::default)
+    }
+
+    /// A request to a path below the address, with this body.
+    pub(in super::super) fn post(&self, path: &str, body: Vec<u8>) -> RequestBuilder {
+        let url = format!("{}{path}", self.base.as_str().trim_end_matches('/'));
+        self.client
+            .post(url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "text/event-stream")
+            .body(body)
+    }
+
+    /// Whether the path of the address ends like this.
+    pub(in super::super) fn ends_with(&self, part: &str) -> bool {
+        self.base.path().trim_end_matches('/').ends_with(part)
+    }
+
+    /// The key as the value of a header, where there is one.
+    pub(in super::super) fn key_header(&self, prefix: &str) -> Option<HeaderValue> {
+        sensitive(prefix, self.key.as_ref()?)
+    }
+
+    /// The text without the key.
+    pub(super) fn hide(&self, text: &str) -> String {
+        match &self.key {
+            Some(key) if key.expose().len() >= LEAST_KEY => text.replace(key.expose(), "(key)"),
+            Some(_) | None => text.to_owned(),
+        }
+    }
+
+    pub(super) fn without_key(&self, error: ModelError) -> ModelError {
+        match error {
+            ModelError::Transient(text) => ModelError::Transient(self.hide(&text)),
+            ModelError::Fatal(text) => ModelError::Fatal(self.hide(&text)),
+        }
+    }
+}
+
+fn sensitive(prefix: &str, key: &Secret) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn address(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text.trim()).map_err(|error| error.to_string())?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+        return Err("it is not http or https".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("it has a user name or password".to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("it has a part after ? or #".to_owned());
+    }
+    Ok(url)
+}

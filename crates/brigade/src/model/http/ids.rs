@@ -1,0 +1,39 @@
+//! Ids and arguments of calls, as every provider takes them.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use brigade_core::Reply;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+const LONGEST_ID: usize = 64;
+
+/// The ids of the calls of a reply that stands at `place` in the conversation. The provider's own are kept where they
+/// are there, different and of plain letters; others are made up, and are the same whenever they are made up again.
+pub(in super::super) fn call_ids(place: usize, reply: &Reply) -> Vec<Cow<'_, str>> {
+    let mut taken = HashSet::new();
+    let calls = reply.calls.iter().enumerate();
+    calls
+        .map(|(index, call)| match call.provider_id.as_deref() {
+            Some(id) if is_plain(id) && taken.insert(id) => Cow::Borrowed(id),
+            Some(_) | None => Cow::Owned(format!("call_{place}_{index}")),
+        })
+        .collect()
+}
+
+fn is_plain(id: &str) -> bool {
+    let letters = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    letters && !id.is_empty() && id.len() <= LONGEST_ID
+}
+
+/// The arguments of a call as an object of JSON. Servers refuse a conversation with anything else in it, so what the
+/// model wrote amiss is put into one.
+pub(in super::super) fn arguments(text: &str) -> Cow<'_, str> {
+    let whole = serde_json::from_str::<&RawValue>(text).is_ok();
+    if whole && text.trim_start().starts_with('{') {
+        return Cow::Borrowed(text);
+    }
+    let key = "unreadable_arguments".to_owned();
+    Cow::Owned(Value::Object([(key, Value::String(text.to_owned()))].into_iter().collect()).to_string())
+}

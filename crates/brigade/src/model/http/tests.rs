@@ -1,0 +1,76 @@
+//! Streams that nobody would send, for every adapter.
+
+use std::collections::VecDeque;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
+use super::super::sse::{Event, Parser};
+use super::super::{Chunk, Ingest, anthropic, openai};
+use super::{Decoder, Endpoint};
+
+static ENDPOINT: LazyLock<Endpoint> =
+    LazyLock::new(|| Endpoint::new("mock", "http://127.0.0.1:1", None).expect("an address"));
+
+/// Events that belong together, and pieces to spoil them with.
+const PIECES: [&str; 22] = [
+    r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"}"}}]}}]}"#,
+    r#"{"choices":[{"delta":{"tool_calls":[{"index":18446744073709551615,"function":{"name":"g","arguments":[1]}}]}}]}"#,
+    r#"{"choices":[{"delta":{"content":[{"text":"b"},7]},"finish_reason":"length"}]}"#,
+    r#"{"choices":[{"delta":{"reasoning_content":"r"},"finish_reason":"tool_calls"}]}"#,
+    r#"{"choices":null,"usage":{"prompt_tokens":1,"prompt_tokens_details":{"cached_tokens":9,"cache_write_tokens":9}}}"#,
+    r#"{"error":{"message":"no","code":418}}"#,
+    "[DONE]",
+    "[]",
+    "null",
+    r#"{"type":"message_start","message":{"usage":{"input_tokens":1}}}"#,
+    r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","name":"f","input":{"a":1}}}"#,
+    r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking"}}"#,
+    r#"{"type":"content_block_start","index":1,"content_block":7}"#,
+    r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{"}}"#,
+    r#"{"type":"content_block_delta","index":1,"delta":{"type":"signature_delta","signature":"s"}}"#,
+    r#"{"type":"content_block_stop","index":0}"#,
+    r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":3}}"#,
+    r#"{"type":"message_stop"}"#,
+    r#"{"type":"error"}"#,
+    r#"{"type":"new","x":{}}"#,
+];
+
+/// Gives the bytes to a decoder; whatever comes of it, the terminal piece is the last one.
+fn decode(mut decoder: impl Decoder, bytes: &[u8]) {
+    let mut events: Vec<Event> = Vec::new();
+    let _ = Parser::default().feed(bytes, &mut events);
+    let mut chunks = VecDeque::new();
+    let mut ingest = Ingest::default();
+    for event in &events {
+        if decoder.take(event, &mut chunks).is_err() || matches!(chunks.back(), Some(Chunk::Done(_))) {
+            break;
+        }
+    }
+    let _ = decoder.end(&mut chunks);
+    let ends = chunks.iter().position(|chunk| matches!(chunk, Chunk::Done(_)));
+    assert!(ends.is_none_or(|at| at + 1 == chunks.len()), "there is more after the end");
+    for chunk in chunks {
+        assert!(ingest.take(chunk).is_ok(), "arguments without a call");
+    }
+    assert_eq!(ingest.finish().is_ok(), ends.is_some());
+}
+
+proptest! {
+    #[test]
+    fn no_stream_makes_a_decoder_fall_over(
+        picks in proptest::collection::vec(0..PIECES.len(), 0..12),
+        spoilt in proptest::option::of((any::<prop::sample::Index>(), any::<u8>())),
+    ) {
+        let stream: String = picks.iter().map(|pick| format!("data: {}\n\n", PIECES[*pick])).collect();
+        let mut bytes = stream.into_bytes();
+        if let Some((at, byte)) = spoilt && !bytes.is_empty() {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        decode(openai::reply::Decoder::new(ENDPOINT.clone(), 100), &bytes);
+        decode(anthropic::reply::Decoder::new(ENDPOINT.clone(), 100), &bytes);
+    }
+}

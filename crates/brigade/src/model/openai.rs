@@ -1,0 +1,72 @@
+//! OpenAI Chat Completions, and the many servers that speak them in their own way.
+
+mod calls;
+pub(super) mod reply;
+mod request;
+
+use brigade_core::Price;
+use futures::stream::BoxStream;
+use reqwest::header;
+
+use super::http::{self, Endpoint};
+use super::{Chunk, Model, ModelError, Request};
+
+/// A provider that speaks Chat Completions.
+///
+/// ```
+/// use brigade::model::Endpoint;
+/// use brigade::model::openai::OpenAi;
+///
+/// # fn main() -> Result<(), brigade::model::EndpointError> {
+/// let local = OpenAi::compatible(Endpoint::new("ollama", "http://127.0.0.1:11434/v1", None)?);
+/// let models = brigade::Models::default().with("ollama", local);
+/// assert!(models.choose("ollama/qwen3").is_ok());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct OpenAi {
+    endpoint: Endpoint,
+    dialect: Dialect,
+}
+
+/// Which of the small differences count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    /// OpenAI itself: newer names of keys.
+    Own,
+    /// Everybody else: the names that all of them know.
+    Compatible,
+}
+
+impl OpenAi {
+    /// OpenAI itself, or a gateway that passes requests on to it.
+    pub fn new(endpoint: Endpoint) -> OpenAi {
+        OpenAi { endpoint, dialect: Dialect::Own }
+    }
+
+    /// Another server that speaks Chat Completions, such as Ollama, vLLM, llama.cpp, OpenRouter, DeepSeek or Groq.
+    pub fn compatible(endpoint: Endpoint) -> OpenAi {
+        OpenAi { endpoint, dialect: Dialect::Compatible }
+    }
+}
+
+impl Model for OpenAi {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let body = match request::body(&request, self.dialect, self.endpoint.name()) {
+            Ok(body) => body,
+            Err(error) => {
+                return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));
+            }
+        };
+        let decoder = reply::Decoder::new(self.endpoint.clone(), body.len());
+        let mut post = self.endpoint.post("/chat/completions", body);
+        if let Some(key) = self.endpoint.key_header("Bearer ") {
+            post = post.header(header::AUTHORIZATION, key);
+        }
+        http::converse(&self.endpoint, post, decoder)
+    }
+
+    fn price(&self, _model: &str) -> Option<Price> {
+        self.endpoint.price()
+    }
+}

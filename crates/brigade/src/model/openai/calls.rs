@@ -1,0 +1,105 @@
+//! Calls that come in fragments, side by side, and in as many ways as there are servers.
+
+use std::collections::VecDeque;
+
+use brigade_core::message::Stop;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::super::Chunk;
+
+/// A piece of a call.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Fragment {
+    index: Option<u64>,
+    id: Option<String>,
+    function: Option<Function>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Function {
+    name: Option<String>,
+    arguments: Option<Value>,
+}
+
+/// The calls of a reply so far.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Vec<Call>);
+
+#[derive(Debug, Default)]
+struct Call {
+    index: Option<u64>,
+    id: Option<String>,
+    name: String,
+    arguments: String,
+}
+
+impl Calls {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|call| call.name.len() + call.arguments.len()).sum()
+    }
+
+    pub(super) fn take(&mut self, fragment: Fragment) {
+        let Function { name, arguments } = fragment.function.unwrap_or_default();
+        let name = name.filter(|name| !name.is_empty());
+        let id = fragment.id.filter(|id| !id.is_empty());
+        let arguments = match arguments {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text,
+            // Some servers write the object itself.
+            Some(other) => other.to_string(),
+        };
+        let known = self.0.iter().rposition(|call| match (fragment.index, &id) {
+            (Some(index), _) => call.index == Some(index),
+            (None, Some(id)) => call.id.as_ref() == Some(id),
+            // Without index and id a name begins a call, and anything else goes on with the last.
+            (None, None) => name.is_none(),
+        });
+        let known =
+            known.filter(|at| self.0.get(*at).is_some_and(|call| !call.is_other(&id, &name, &arguments)));
+        let call = match known.and_then(|at| self.0.get_mut(at)) {
+            Some(call) => call,
+            None => self.0.push_mut(Call { index: fragment.index, ..Call::default() }),
+        };
+        call.id = call.id.take().or(id);
+        if call.name.is_empty() {
+            call.name = name.unwrap_or_default();
+        }
+        call.arguments.push_str(&arguments);
+    }
+
+    /// Gives the calls out, or says what is wrong with them.
+    pub(super) fn give(&mut self, stop: Stop, chunks: &mut VecDeque<Chunk>) -> Result<(), &'static str> {
+        for call in std::mem::take(&mut self.0) {
+            if call.name.is_empty() {
+                return Err("a tool call has no name");
+            }
+            chunks.push_back(Chunk::Call { name: call.name, provider_id: call.id });
+            // A call that the limit cut before its arguments is not one without arguments.
+            let is_cut = stop == Stop::Length && call.arguments.trim().is_empty();
+            chunks.push_back(Chunk::Arguments(if is_cut { "{".to_owned() } else { call.arguments }));
+        }
+        Ok(())
+    }
+}
+
+impl Call {
+    /// Whether a fragment with the same index belongs to another call all the same: there are servers that give all
+    /// calls the index 0.
+    fn is_other(&self, id: &Option<String>, name: &Option<String>, arguments: &str) -> bool {
+        match (&self.id, id) {
+            (Some(own), Some(id)) => own != id && name.is_some(),
+            (Some(_), None) | (None, Some(_)) | (None, None) => {
+                let is_whole = serde_json::from_str::<&RawValue>(&self.arguments).is_ok();
+                name.is_some() && !arguments.is_empty() && is_whole
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Streams of Chat Completions.
+
+use std::collections::VecDeque;
+
+use brigade_core::Usage;
+use brigade_core::message::Stop;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::http::{self, Endpoint};
+use super::super::sse::Event;
+use super::super::{Chunk, ModelError};
+use super::calls::{Calls, Fragment};
+use super::request::Reasoning;
+
+const DONE: &str = "[DONE]";
+/// About how many bytes a token has, where a server does not count.
+const TOKEN_BYTES: usize = 4;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Piece {
+    choices: Option<Vec<Choice>>,
+    usage: Option<Value>,
+    /// Where Groq counts.
+    x_groq: Option<Value>,
+    error: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Choice {
+    index: Option<u64>,
+    delta: Option<Delta>,
+    finish_reason: Option<String>,
+    error: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Delta {
+    content: Option<Content>,
+    refusal: Option<String>,
+    reasoning_content: Option<String>,
+    tool_calls: Option<Vec<Fragment>>,
+}
+
+/// Text, or a list of parts with text among them.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Value>),
+}
+
+/// Makes chunks out of the events of one reply.
+pub(in super::super) struct Decoder {
+    endpoint: Endpoint,
+    asked_bytes: usize,
+    said_bytes: usize,
+    calls: Calls,
+    reasoning: String,
+    usage: Option<Usage>,
+    refused: bool,
+    finish: Option<String>,
+}
+
+impl Decoder {
+    /// A decoder of the reply to a request of this size.
+    pub(in super::super) fn new(endpoint: Endpoint, asked_bytes: usize) -> Decoder {
+        Decoder {
+            endpoint,
+            asked_bytes,
+            said_bytes: 0,
+            calls: Calls::default(),
+            reasoning: String::new(),
+            usage: None,
+            refused: false,
+            finish: None,
+        }
+    }
+
+    fn choice(&mut self, choice: Choice, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        if let Some(error) = choice.error.filter(|error| !error.is_null()) {
+            return Err(http::in_stream(&self.endpoint, &error));
+        }
+        let delta = choice.delta.unwrap_or_default();
+        if let Some(text) = delta.content.map(Content::text) {
+            self.say(text, chunks);
+        }
+        if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
+            self.refused = true;
+            self.say(text, chunks);
+        }
+        if let Some(more) = delta.reasoning_content {
+            self.reasoning.push_str(&more);
+        }
+        for fragment in delta.tool_calls.unwrap_or_default() {
+            self.calls.take(fragment);
+        }
+        let finish = choice.finish_reason.filter(|reason| !reason.is_empty());
+        self.finish = self.finish.take().or(finish);
+        Ok(())
+    }
+
+    fn say(&mut self, text: String, chunks: &mut VecDeque<Chunk>) {
+        if !text.is_empty() {
+            self.said_bytes += text.len();
+            chunks.push_back(Chunk::Text(text));
+        }
+    }
+
+    /// The reply is whole: gives what was held back.
+    fn finish(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let Some(reason) = self.finish.take() else { return Err(http::cut(&self.endpoint)) };
+        let stop = match reason.as_str() {
+            "length" | "max_tokens" => Stop::Length,
+            "content_filter" | "refusal" | "safety" => Stop::Refusal,
+            "error" | "insufficient_system_resource" | "abort" => {
+                return Err(http::refused(&self.endpoint, &format!("it stopped with '{reason}'")));
+            }
+            // What it says and what it did differ between servers; what it did counts.
+            _ if self.refused => Stop::Refusal,
+            _ if self.calls.is_empty() => Stop::End,
+            _ => Stop::Calls,
+        };
+        let usage = self.usage.unwrap_or_else(|| self.estimate());
+        if !self.reasoning.is_empty() && !self.calls.is_empty() {
+            let block = Reasoning {
+                provider: self.endpoint.name().to_owned(),
+                reasoning_content: std::mem::take(&mut self.reasoning),
+            };
+            let block = serde_json::to_string(&block);
+            chunks.extend(block.ok().map(Chunk::Opaque));
+        }
+        self.calls.give(stop, chunks).map_err(|cause| http::refused(&self.endpoint, cause))?;
+        chunks.push_back(Chunk::Usage(usage));
+        chunks.push_back(Chunk::Done(stop));
+        Ok(())
+    }
+
+    /// Work that nobody counted is not free: budgets are to end somewhere.
+    fn estimate(&self) -> Usage {
+        let said = self.said_bytes + self.reasoning.len() + self.calls.bytes();
+        let tokens = |bytes: usize| bytes.div_ceil(TOKEN_BYTES) as u64;
+        Usage { input: tokens(self.asked_bytes), output: tokens(said), ..Usage::default() }
+    }
+}
+
+impl http::Decoder for Decoder {
+    fn take(&mut self, event: &Event, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let data = event.data.trim();
+        if data == DONE {
+            return self.finish(chunks);
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let piece: Piece = serde_json::from_str(data)
+            .map_err(|_| http::refused(&self.endpoint, "an event of the stream is no JSON of this API"))?;
+        if let Some(error) = piece.error.filter(|error| !error.is_null()) {
+            return Err(http::in_stream(&self.endpoint, &error));
+        }
+        if event.name == "error" {
+            let said = serde_json::from_str(data).unwrap_or_default();
+            return Err(http::in_stream(&self.endpoint, &said));
+        }
+        let aside = piece.x_groq.as_ref().and_then(|aside| aside.get("usage"));
+        if let Some(counted) = piece.usage.as_ref().and_then(usage).or_else(|| aside.and_then(usage)) {
+            self.usage = Some(counted);
+        }
+        let before = chunks.len();
+        for choice in piece.choices.unwrap_or_default() {
+            // Only one reply was asked for.
+            if choice.index.is_none_or(|index| index == 0) {
+                self.choice(choice, chunks)?;
+            }
+        }
+        if chunks.len() == before {
+            // Calls and reasoning are held back; whoever waits is to know that the model is at work.
+            chunks.push_back(Chunk::Usage(self.usage.unwrap_or_default()));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        // Some servers leave out the last event. The reason is the last thing that a reply says, so nothing is missing.
+        self.finish(chunks)
+    }
+}
+
+impl Content {
+    fn text(self) -> String {
+        match self {
+            Content::Text(text) => text,
+            Content::Parts(parts) => {
+                parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).collect()
+            }
+        }
+    }
+}
+
+/// Input tokens include the cached ones here.
+fn usage(value: &Value) -> Option<Usage> {
+    let number = |path: &str| value.pointer(path).and_then(Value::as_u64);
+    let input = number("/prompt_tokens")?;
+    let output = number("/completion_tokens").unwrap_or_default();
+    let read = number("/prompt_tokens_details/cached_tokens").or_else(|| number("/prompt_cache_hit_tokens"));
+    let cache_read = read.unwrap_or_default().min(input);
+    let written = number("/prompt_tokens_details/cache_write_tokens").unwrap_or_default();
+    let cache_write = written.min(input - cache_read);
+    Some(Usage { input: input - cache_read - cache_write, output, cache_read, cache_write })
+}

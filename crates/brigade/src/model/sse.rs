@@ -1,0 +1,215 @@
+//! Server-sent events, read from bytes that arrive in any cut.
+
+use std::mem;
+
+/// The largest event that is taken, and the longest line.
+pub const EVENT_BYTES: usize = 8 << 20;
+
+const BOM: &[u8] = &[0xEF, 0xBB, 0xBF];
+
+/// One event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Event {
+    /// What kind of event it is; empty where the server does not say.
+    pub name: String,
+    /// What it says; its lines are joined with line feeds.
+    pub data: String,
+}
+
+/// Why bytes are no event stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SseError {
+    /// An event is larger than is taken.
+    #[error("an event of the stream is larger than {0} bytes")]
+    TooLarge(usize),
+    /// A line is not UTF-8.
+    #[error("a line of the stream is not UTF-8")]
+    Encoding,
+}
+
+/// An incremental parser.
+///
+/// # Contract
+///
+/// * The events depend on the bytes alone, never on how they were cut.
+/// * An event counts only once the empty line after it has come; what stands at the end without one is no event.
+/// * Comments, `id`, `retry` and unknown fields are passed over. An event without data is none.
+/// * After an error the parser gives nothing more.
+#[derive(Debug)]
+pub struct Parser {
+    limit: usize,
+    line: Vec<u8>,
+    event: Event,
+    has_data: bool,
+    /// A line feed that follows a carriage return belongs to the same end of line.
+    after_return: bool,
+    at_start: bool,
+    failed: Option<SseError>,
+}
+
+impl Default for Parser {
+    fn default() -> Parser {
+        Parser::with_limit(EVENT_BYTES)
+    }
+}
+
+impl Parser {
+    /// A parser that takes events up to this size.
+    pub fn with_limit(limit: usize) -> Parser {
+        Parser {
+            limit,
+            line: Vec::new(),
+            event: Event::default(),
+            has_data: false,
+            after_return: false,
+            at_start: true,
+            failed: None,
+        }
+    }
+
+    /// Takes more bytes and appends the events that they complete.
+    pub fn feed(&mut self, bytes: &[u8], events: &mut Vec<Event>) -> Result<(), SseError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let fed = self.lines(bytes, events);
+        if let Err(error) = &fed {
+            self.failed = Some(error.clone());
+        }
+        fed
+    }
+
+    fn lines(&mut self, mut bytes: &[u8], events: &mut Vec<Event>) -> Result<(), SseError> {
+        while !bytes.is_empty() {
+            if mem::take(&mut self.after_return) && bytes[0] == b'\n' {
+                bytes = &bytes[1..];
+                continue;
+            }
+            let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+            let piece = &bytes[..end.unwrap_or(bytes.len())];
+            if self.line.len() + piece.len() > self.limit {
+                return Err(SseError::TooLarge(self.limit));
+            }
+            self.line.extend_from_slice(piece);
+            let Some(end) = end else { return Ok(()) };
+            self.after_return = bytes[end] == b'\r';
+            bytes = &bytes[end + 1..];
+            let line = mem::take(&mut self.line);
+            self.end_line(&line, events)?;
+            // The room that the line took serves the next one.
+            self.line = line;
+            self.line.clear();
+        }
+        Ok(())
+    }
+
+    fn end_line(&mut self, line: &[u8], events: &mut Vec<Event>) -> Result<(), SseError> {
+        let line = match mem::take(&mut self.at_start) {
+            true => line.strip_prefix(BOM).unwrap_or(line),
+            false => line,
+        };
+        let line = std::str::from_utf8(line).map_err(|_| SseError::Encoding)?;
+        if line.is_empty() {
+            let event = mem::take(&mut self.event);
+            if mem::take(&mut self.has_data) {
+                events.push(event);
+            }
+            return Ok(());
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => {
+                if self.event.data.len() + value.len() >= self.limit {
+                    return Err(SseError::TooLarge(self.limit));
+                }
+                if mem::replace(&mut self.has_data, true) {
+                    self.event.data.push('\n');
+                }
+                self.event.data.push_str(value);
+            }
+            "event" => value.clone_into(&mut self.event.name),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(pieces: &[&[u8]]) -> (Vec<Event>, Result<(), SseError>) {
+        let mut parser = Parser::with_limit(64);
+        let mut events = Vec::new();
+        for piece in pieces {
+            if let Err(error) = parser.feed(piece, &mut events) {
+                assert_eq!(parser.feed(b"data: x\n\n", &mut events), Err(error.clone()));
+                return (events, Err(error));
+            }
+        }
+        (events, Ok(()))
+    }
+
+    fn event(name: &str, data: &str) -> Event {
+        Event { name: name.to_owned(), data: data.to_owned() }
+    }
+
+    #[test]
+    fn every_end_of_line_counts() {
+        for end in ["\n", "\r\n", "\r"] {
+            let text =
+                "\u{feff}: hello\nevent: a\ndata: one\ndata:two\nid: 7\n\ndata\n\nevent: b\n\ndata: x\n\n";
+            let (events, ended) = parse(&[text.replace('\n', end).as_bytes()]);
+            assert_eq!(ended, Ok(()));
+            assert_eq!(events, [event("a", "one\ntwo"), event("", ""), event("", "x")]);
+        }
+    }
+
+    #[test]
+    fn the_end_without_an_empty_line_is_no_event() {
+        assert_eq!(parse(&[b"data: one\n\ndata: two\n"]).0, [event("", "one")]);
+    }
+
+    #[test]
+    fn size_and_encoding_are_bounded() {
+        assert_eq!(parse(&[b"data: ".as_slice(), &[b'x'; 64]]).1, Err(SseError::TooLarge(64)));
+        let lines = b"data: 0123456789\n".repeat(8);
+        assert_eq!(parse(&[&lines]).1, Err(SseError::TooLarge(64)));
+        assert_eq!(parse(&[b"data: \xff\n\n"]).1, Err(SseError::Encoding));
+        assert_eq!(parse(&[": \u{feff}\u{1F980} and more of it\n\ndata: \u{e9}\n\n".as_bytes()]).0.len(), 1);
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            Just(b"\n".to_vec()),
+            Just(b"\r".to_vec()),
+            Just(b"\r\n".to_vec()),
+            Just(b"data: ".to_vec()),
+            Just(b"data:".to_vec()),
+            Just(b"event: e".to_vec()),
+            Just(b": note".to_vec()),
+            Just(BOM.to_vec()),
+            Just("\u{fc}\u{1F980}".as_bytes().to_vec()),
+            "[a-z :]{0,40}".prop_map(String::into_bytes),
+            proptest::collection::vec(any::<u8>(), 0..3),
+        ];
+        proptest::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_same_events(bytes in bytes(), cuts in proptest::collection::vec(0usize..400, 0..12)) {
+            let whole = parse(&[&bytes]);
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            prop_assert_eq!(&parse(&single), &whole);
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(&parse(&pieces), &whole);
+        }
+    }
+}

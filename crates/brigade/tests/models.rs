@@ -1,0 +1,14 @@
+//! The adapters of model APIs, against servers on this machine that behave well and badly.
+
+// The attribute tells clippy that helpers in here are tests too.
+#[cfg(test)]
+mod models {
+    mod anthropic;
+    mod cuts;
+    mod failures;
+    mod openai;
+    mod pool;
+    mod server;
+    mod streams;
+    mod tree;
+}

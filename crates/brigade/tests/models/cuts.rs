@@ -1,0 +1,61 @@
+//! Streams that are cut at every byte.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use brigade::model::{Model, ModelError};
+
+use super::server::{Server, ask, events, question, send};
+use super::streams::{ANTHROPIC_CALLS, ANTHROPIC_TEXT, OPENAI_CALLS, OPENAI_TEXT};
+
+/// A server that sends one byte more with each request, and tells the size or not.
+fn cutting(stream: &'static str, tells_size: bool) -> Server {
+    let whole = events(stream);
+    let head = whole.len() - stream.len();
+    let sent = Arc::new(AtomicUsize::new(0));
+    Server::start(move |_, connection| {
+        let cut = sent.fetch_add(1, Ordering::SeqCst);
+        if tells_size {
+            send(connection, &whole[..head + cut]);
+        } else {
+            send(
+                connection,
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n",
+            );
+            send(connection, &stream.as_bytes()[..cut]);
+        }
+    })
+}
+
+async fn never_a_reply<M: Model>(stream: &'static str, model: impl Fn(&Server) -> M) {
+    for tells_size in [true, false] {
+        let server = cutting(stream, tells_size);
+        let model = model(&server);
+        for cut in 0..stream.len() {
+            let heard = ask(&model, question()).await;
+            assert!(matches!(heard, Err(ModelError::Transient(_))), "cut at {cut}: {heard:?}");
+        }
+        let (reply, _) = ask(&model, question()).await.unwrap();
+        assert!(!reply.text.is_empty() || !reply.calls.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_cut_text_of_openai_is_no_reply() {
+    never_a_reply(OPENAI_TEXT, Server::openai).await;
+}
+
+#[tokio::test]
+async fn cut_calls_of_openai_are_no_reply() {
+    never_a_reply(OPENAI_CALLS, Server::openai).await;
+}
+
+#[tokio::test]
+async fn a_cut_text_of_anthropic_is_no_reply() {
+    never_a_reply(ANTHROPIC_TEXT, Server::anthropic).await;
+}
+
+#[tokio::test]
+async fn cut_calls_of_anthropic_are_no_reply() {
+    never_a_reply(ANTHROPIC_CALLS, Server::anthropic).await;
+}

@@ -1,0 +1,140 @@
+//! Providers that fail, and what the person is told.
+
+use std::time::Duration;
+
+use brigade::Secret;
+use brigade::model::openai::OpenAi;
+use brigade::model::{Endpoint, EndpointError, ModelError};
+
+use super::server::{KEY, Server, ask, hear, question, reply, send};
+use super::streams::{OPENAI_TEXT, delta, openai_without_end};
+
+async fn failure(status: &'static str, headers: &'static str, body: &'static str) -> ModelError {
+    ask(&Server::failing(status, headers, body).openai(), question()).await.unwrap_err()
+}
+
+fn fatal(error: &ModelError, parts: &[&str]) {
+    assert!(matches!(error, ModelError::Fatal(_)), "{error:?}");
+    says(error, parts);
+}
+
+fn transient(error: &ModelError, parts: &[&str]) {
+    assert!(matches!(error, ModelError::Transient(_)), "{error:?}");
+    says(error, parts);
+}
+
+fn says(error: &ModelError, parts: &[&str]) {
+    let text = error.to_string();
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    assert!(text.len() < 900, "{text}");
+    assert!(!format!("{error:?}").contains(KEY), "the key is shown");
+}
+
+#[tokio::test]
+async fn what_stays_wrong_is_fatal_and_says_the_cure() {
+    let body =
+        r#"{"error":{"message":"No such key: sk-planted-0123456789abcdef","type":"invalid_request_error"}}"#;
+    fatal(
+        &failure("401 Unauthorized", "", body).await,
+        &["mock answered 401", "No such key: (key)", "check the key"],
+    );
+    fatal(&failure("403 Forbidden", "", "").await, &["403", "check the key"]);
+    fatal(
+        &failure("404 Not Found", "", r#"{"error":"no model small"}"#).await,
+        &["no model small", "base_url"],
+    );
+    fatal(&failure("400 Bad Request", "", r#"{"detail":"bad tools"}"#).await, &["bad tools"]);
+    fatal(&failure("422 Unprocessable", "", r#"{"message":"odd"}"#).await, &["odd"]);
+    let quota = r#"{"error":{"message":"Paid up?","type":"insufficient_quota","code":"insufficient_quota"}}"#;
+    fatal(&failure("429 Too Many Requests", "", quota).await, &["Paid up?", "credit"]);
+}
+
+#[tokio::test]
+async fn what_may_pass_is_transient() {
+    let statuses = [
+        "408 Request Timeout",
+        "409 Conflict",
+        "429 Too Many Requests",
+        "500 Internal Server Error",
+        "503 Service Unavailable",
+        "529 Overloaded",
+    ];
+    for status in statuses {
+        let error = failure(status, "Retry-After: 7\r\n", r#"{"error":{"message":"Busy"}}"#).await;
+        transient(&error, &[&status[..3], "Busy", "Retry-After: 7"]);
+    }
+    transient(
+        &failure("200 OK", "Content-Type: text/html\r\n", "<p>Log in").await,
+        &["text/html", "base_url"],
+    );
+    let closed = Server::start(|_, _| {});
+    transient(&ask(&closed.openai(), question()).await.unwrap_err(), &["mock"]);
+    let nobody = Endpoint::new("nobody", "http://127.0.0.1:9/v1", None).unwrap();
+    let error = ask(&OpenAi::compatible(nobody), question()).await.unwrap_err();
+    transient(&error, &["nobody cannot be reached", "base_url"]);
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_too_long_is_said_in_clear_words() {
+    let openai = r#"{"error":{"message":"Shorten it.","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
+    let llama = r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#;
+    for body in [openai, llama] {
+        fatal(&failure("400 Bad Request", "", body).await, &["longer than the context window"]);
+    }
+    let stream = format!("data: {openai}\n\n");
+    fatal(&hear(&stream).await.unwrap_err(), &["longer than the context window"]);
+}
+
+#[tokio::test]
+async fn errors_inside_a_stream_end_it() {
+    let begun = openai_without_end(&[&delta(r#"{"content":"So"}"#, "")]);
+    let with = |event: &str| format!("{begun}{event}\n\n");
+    let busy = r#"data: {"error":{"message":"Upstream is busy","code":502},"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}"#;
+    transient(&hear(&with(busy)).await.unwrap_err(), &["in the middle", "Upstream is busy"]);
+    let bad = r#"data: {"error":{"message":"Bad","type":"invalid_request_error"}}"#;
+    fatal(&hear(&with(bad)).await.unwrap_err(), &["Bad"]);
+    transient(&hear(&with("event: error\ndata: {\"message\":\"Odd\"}")).await.unwrap_err(), &["Odd"]);
+    transient(&hear(&with("data: {\"choices\": [{")).await.unwrap_err(), &["cannot be used"]);
+    let echo = format!(r#"data: {{"error":{{"message":"It was {KEY}"}}}}"#);
+    transient(&hear(&with(&echo)).await.unwrap_err(), &["It was (key)"]);
+    let far = format!(r#"data: {{"error":{{"message":"{}{KEY}"}}}}"#, "x".repeat(390));
+    let error = hear(&with(&far)).await.unwrap_err();
+    assert!(!error.to_string().contains("sk-planted"), "half a key is shown: {error}");
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let other = Server::streaming(OPENAI_TEXT);
+    let location = other.url("/v1/chat/completions");
+    let server = Server::start(move |_, connection| {
+        let headers = format!("Location: {location}\r\n");
+        send(connection, &reply("307 Temporary Redirect", &headers, b""));
+    });
+    fatal(&ask(&server.openai(), question()).await.unwrap_err(), &["307", "redirects are not followed"]);
+    assert_eq!(other.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_reply_has_a_limit_of_time() {
+    let server = Server::start(|_, connection| {
+        send(connection, b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: wait\n\n");
+        std::thread::sleep(Duration::from_secs(5));
+    });
+    let endpoint = server.endpoint("/v1").with_total_limit(Duration::from_millis(200));
+    let error = ask(&OpenAi::compatible(endpoint), question()).await.unwrap_err();
+    transient(&error, &["took longer than 0.2 s"]);
+}
+
+#[test]
+fn endpoints_that_cannot_be_used_are_refused_without_their_key() {
+    let at = |url: &str, key: &str| Endpoint::new("mine", url, Some(Secret::new(key)));
+    for url in ["nowhere", "ftp://host/v1", "https://user:hush@host/v1", "https://host/v1?key=1"] {
+        let error = at(url, KEY).unwrap_err();
+        assert!(matches!(error, EndpointError::Address { .. }), "{error}");
+        assert!(!format!("{error} {error:?}").contains("hush"), "{error}");
+    }
+    for key in ["", "two\nlines"] {
+        assert_eq!(at("https://host/v1", key).unwrap_err(), EndpointError::Key("mine".to_owned()));
+    }
+    assert!(!format!("{:?}", at("https://host/v1", KEY).unwrap()).contains(KEY));
+}

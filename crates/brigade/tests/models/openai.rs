@@ -1,0 +1,230 @@
+//! Chat Completions: requests, replies, and the ways of the servers that speak them.
+
+use std::sync::Arc;
+
+use brigade::core::message::{CallResult, Stop};
+use brigade::core::{CallId, Message, Price, Reply, ToolCall, ToolOutput, Usage};
+use brigade::model::openai::OpenAi;
+use brigade::model::{Endpoint, Model, ModelError, Request};
+use serde_json::json;
+
+use super::server::{KEY, Server, ask, calls, hear, question, request};
+use super::streams::{OPENAI_CALLS, OPENAI_TEXT, delta, openai, openai_without_end};
+
+#[tokio::test]
+async fn text_comes_with_its_count() {
+    let (reply, usage) = hear(OPENAI_TEXT).await.unwrap();
+    assert_eq!(reply.text.as_str(), "Grüße, cook.");
+    assert_eq!(reply.stop, Stop::End);
+    assert_eq!(usage, Usage { input: 18, output: 7, cache_read: 32, cache_write: 0 });
+}
+
+#[tokio::test]
+async fn calls_side_by_side_keep_their_fragments_apart() {
+    let (reply, _) = hear(OPENAI_CALLS).await.unwrap();
+    assert_eq!(
+        calls(&reply),
+        [("read", r#"{"path":"a"}"#, Some("call_a")), ("write", r#"{"path":"ü"}"#, Some("call_b"))]
+    );
+    assert_eq!(reply.stop, Stop::Calls);
+}
+
+#[tokio::test]
+async fn servers_write_calls_in_many_ways() {
+    let read = ("read", r#"{"path":"a"}"#);
+    let write = ("write", r#"{"path":"b"}"#);
+    let one = |index: &str, id: &str, name: &str, path: &str| {
+        format!(
+            r#"{{"tool_calls":[{{{index}{id}"function":{{"name":"{name}","arguments":"{{\"path\":\"{path}\"}}"}}}}]}}"#
+        )
+    };
+    let cases = [
+        ("no index, no id", one("", "", "read", "a"), one("", "", "write", "b")),
+        (
+            "one index for all",
+            one(r#""index":0,"#, r#""id":"x","#, "read", "a"),
+            one(r#""index":0,"#, r#""id":"y","#, "write", "b"),
+        ),
+        (
+            "one index for all and no id",
+            one(r#""index":0,"#, "", "read", "a"),
+            one(r#""index":0,"#, "", "write", "b"),
+        ),
+        (
+            "empty ids",
+            one(r#""index":0,"#, r#""id":"","#, "read", "a"),
+            one(r#""index":1,"#, r#""id":"","#, "write", "b"),
+        ),
+    ];
+    for (what, first, second) in cases {
+        // "stop" with calls is what Ollama says.
+        let stream = openai(&[&delta(&first, ""), &delta(&second, "stop")]);
+        let (reply, usage) = hear(&stream).await.unwrap();
+        let heard: Vec<_> = calls(&reply).iter().map(|(name, arguments, _)| (*name, *arguments)).collect();
+        assert_eq!(heard, [read, write], "{what}");
+        assert_eq!(reply.stop, Stop::Calls, "{what}");
+        assert!(usage.input > 50 && usage.output > 5, "{what}: what nobody counts is estimated");
+    }
+}
+
+#[tokio::test]
+async fn names_that_are_repeated_and_arguments_that_are_objects_are_taken() {
+    let repeated = [
+        delta(
+            r#"{"tool_calls":[{"index":0,"id":"x","function":{"name":"read","arguments":"{\"path\""}}]}"#,
+            "",
+        ),
+        delta(
+            r#"{"tool_calls":[{"index":0,"id":"x","function":{"name":"read","arguments":":\"a\"}"}}]}"#,
+            "",
+        ),
+        delta(
+            r#"{"tool_calls":[{"index":0,"id":"x","function":{"name":"read","arguments":""}}]}"#,
+            "tool_calls",
+        ),
+    ];
+    let (reply, _) = hear(&openai(&repeated.each_ref().map(String::as_str))).await.unwrap();
+    assert_eq!(calls(&reply), [("read", r#"{"path":"a"}"#, Some("x"))]);
+    let object = delta(r#"{"tool_calls":[{"function":{"name":"read","arguments":{"path":"a"}}}]}"#, "stop");
+    let (reply, _) = hear(&openai(&[&object])).await.unwrap();
+    assert_eq!(calls(&reply), [("read", r#"{"path":"a"}"#, None)]);
+}
+
+#[tokio::test]
+async fn the_last_of_many_counts_is_taken() {
+    let counted = |text: &str, output: u64, finish: &str| {
+        let event = delta(&format!(r#"{{"content":"{text}"}}"#), finish);
+        format!(
+            r#"{},"usage":{{"prompt_tokens":9,"completion_tokens":{output}}}}}"#,
+            &event[..event.len() - 1]
+        )
+    };
+    let stream = openai(&[&counted("a", 1, ""), &counted("b", 2, "stop")]);
+    let (reply, usage) = hear(&stream).await.unwrap();
+    assert_eq!((reply.text.as_str(), usage.input, usage.output), ("ab", 9, 2));
+}
+
+#[tokio::test]
+async fn a_reason_is_the_end_where_the_body_is_whole_and_the_last_event_is_not_there() {
+    let events = openai_without_end(&[&delta(r#"{"content":"Hi"}"#, "stop")]);
+    assert_eq!(hear(&events).await.unwrap().0.text.as_str(), "Hi");
+    let open = openai_without_end(&[&delta(r#"{"content":"Hi"}"#, "")]);
+    assert!(matches!(hear(&open).await, Err(ModelError::Transient(_))));
+    let only_done = openai(&[&delta(r#"{"content":"Hi"}"#, "")]);
+    assert!(matches!(hear(&only_done).await, Err(ModelError::Transient(_))), "a gateway ended what was cut");
+}
+
+#[tokio::test]
+async fn reasons_to_stop_are_told_apart() {
+    let stop = async |delta_text: &str, finish: &str| {
+        hear(&openai(&[&delta(delta_text, finish)])).await.unwrap().0.stop
+    };
+    assert_eq!(stop(r#"{"content":"x"}"#, "length").await, Stop::Length);
+    assert_eq!(stop(r#"{"content":"x"}"#, "content_filter").await, Stop::Refusal);
+    assert_eq!(stop(r#"{"refusal":"I will not."}"#, "stop").await, Stop::Refusal);
+    assert_eq!(stop(r#"{"content":"x"}"#, "eos").await, Stop::End);
+    let cut = delta(r#"{"tool_calls":[{"index":0,"function":{"name":"read"}}]}"#, "length");
+    let (reply, _) = hear(&openai(&[&cut])).await.unwrap();
+    assert_eq!(calls(&reply), [("read", "{", None)], "a call that was cut is not one without arguments");
+}
+
+#[tokio::test]
+async fn requests_say_everything() {
+    let server = Server::streaming(OPENAI_TEXT);
+    let call = |id: Option<&str>, arguments: &str| ToolCall {
+        name: "read".to_owned(),
+        arguments: arguments.into(),
+        provider_id: id.map(str::to_owned),
+    };
+    let said = Reply {
+        text: "I look.".into(),
+        calls: vec![
+            call(Some("call_a"), r#"{"path":"a"}"#),
+            call(None, "{broken"),
+            call(Some("call_a"), "{}"),
+        ],
+        ..Reply::default()
+    };
+    let result = |index: u32, output: ToolOutput| CallResult {
+        call: CallId { turn: 1, index },
+        provider_id: None,
+        name: "read".to_owned(),
+        output,
+    };
+    let results = vec![
+        result(0, ToolOutput::ok("one")),
+        result(1, ToolOutput::error("two")),
+        result(2, ToolOutput::ok("3")),
+    ];
+    let messages =
+        vec![Message::User("Look.".into()), Message::Assistant(Arc::new(said)), Message::Results(results)];
+    ask(&server.openai(), request(messages)).await.unwrap();
+    let body = server.body();
+    assert_eq!(body["model"], "small");
+    assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(321), &json!(0.5)));
+    assert_eq!((&body["stream"], &body["stream_options"]), (&json!(true), &json!({ "include_usage": true })));
+    assert_eq!(body["tools"][1]["function"]["name"], "write");
+    assert_eq!(body["tools"][0]["function"]["parameters"]["properties"]["path"]["type"], "string");
+    let function = |arguments: &str| json!({ "name": "read", "arguments": arguments });
+    let called =
+        |id: &str, arguments: &str| json!({ "id": id, "type": "function", "function": function(arguments) });
+    assert_eq!(
+        body["messages"],
+        json!([
+            { "role": "system", "content": "You help." },
+            { "role": "user", "content": "Look." },
+            { "role": "assistant", "content": "I look.", "tool_calls": [
+                called("call_a", r#"{"path":"a"}"#),
+                called("call_1_1", r#"{"unreadable_arguments":"{broken"}"#),
+                called("call_1_2", "{}"),
+            ] },
+            { "role": "tool", "tool_call_id": "call_a", "content": "one" },
+            { "role": "tool", "tool_call_id": "call_1_1", "content": "two" },
+            { "role": "tool", "tool_call_id": "call_1_2", "content": "3" },
+        ])
+    );
+    let head = server.requests()[0].to_lowercase();
+    assert!(head.starts_with("post /v1/chat/completions http/1.1"));
+    assert!(head.contains(&format!("authorization: bearer {KEY}")));
+}
+
+#[tokio::test]
+async fn openai_itself_gets_its_newer_keys() {
+    let server = Server::streaming(OPENAI_TEXT);
+    let asked = Request { model: "gpt-5-mini".to_owned(), ..question() };
+    ask(&OpenAi::new(server.endpoint("/v1/")), asked).await.unwrap();
+    let body = server.body();
+    assert_eq!(body["max_completion_tokens"], 321);
+    assert!(body.get("max_tokens").is_none() && body.get("temperature").is_none());
+}
+
+#[tokio::test]
+async fn reasoning_goes_back_to_its_own_provider_with_the_calls_it_led_to() {
+    let server = Server::streaming(&openai(&[
+        &delta(r#"{"reasoning_content":"Let me "}"#, ""),
+        &delta(r#"{"reasoning_content":"look."}"#, ""),
+        &delta(
+            r#"{"tool_calls":[{"index":0,"id":"x","function":{"name":"read","arguments":"{}"}}]}"#,
+            "tool_calls",
+        ),
+    ]));
+    let (said, _) = ask(&server.openai(), question()).await.unwrap();
+    let again = || request(vec![Message::Assistant(Arc::new(said.clone()))]);
+    ask(&server.openai(), again()).await.unwrap();
+    let other = OpenAi::compatible(Endpoint::new("other", &server.url("/v1"), None).unwrap());
+    ask(&other, again()).await.unwrap();
+    let sent: Vec<_> = server.requests().iter().map(|request| super::server::body(request)).collect();
+    assert_eq!(sent[1]["messages"][1]["reasoning_content"], "Let me look.");
+    assert!(sent[2]["messages"][1].get("reasoning_content").is_none());
+    assert!(!server.requests()[2].to_lowercase().contains("authorization"));
+}
+
+#[test]
+fn only_models_on_this_machine_are_known_to_cost_nothing() {
+    let at = |url: &str| OpenAi::compatible(Endpoint::new("x", url, None).unwrap()).price("m");
+    assert_eq!(at("http://127.0.0.1:1/v1"), Some(Price::default()));
+    assert_eq!(at("http://localhost:1/v1"), Some(Price::default()));
+    assert_eq!(at("http://[::1]:1/v1"), Some(Price::default()));
+    assert_eq!(at("http://127.0.0.1.example.org/v1"), None);
+    assert_eq!(at("https://api.example.org/v1"), None);
+}

@@ -1,0 +1,104 @@
+//! Whole trees over HTTP.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use brigade::core::Status;
+use brigade::{Ending, Models, Runtime, Settings, Task, Workspace};
+use serde_json::Value;
+
+use super::server::{Server, body, events, send};
+use super::streams::{ANTHROPIC_TEXT, delta, openai};
+
+/// The lead delegates twice in one reply and answers with what came back; a child answers with its task.
+fn openai_stream(body: &Value) -> String {
+    let messages = body["messages"].as_array().unwrap();
+    let last = messages.last().unwrap();
+    let say = |text: &str| openai(&[&delta(&format!("{{\"content\":{}}}", Value::from(text)), "stop")]);
+    let is_lead = messages[0]["content"].as_str().unwrap().contains("lead of a small brigade");
+    match (is_lead, last["role"].as_str().unwrap()) {
+        (true, "user") => {
+            openai(&[&delta(&call(0, "one"), ""), &delta(&call(1, "two"), ""), &delta("{}", "tool_calls")])
+        }
+        (true, _) => {
+            let results = messages.iter().filter(|message| message["role"] == "tool");
+            say(&results.map(|result| result["content"].as_str().unwrap()).collect::<Vec<_>>().join(" and "))
+        }
+        (false, _) => say(&format!("did {}", last["content"].as_str().unwrap())),
+    }
+}
+
+fn call(index: u32, task: &str) -> String {
+    let arguments = Value::from(format!(r#"{{"role":"Cook","task":"{task}"}}"#));
+    format!(
+        r#"{{"tool_calls":[{{"index":{index},"id":"call_{index}","type":"function","function":{{"name":"delegate","arguments":{arguments}}}}}]}}"#
+    )
+}
+
+async fn run(models: Models) -> Ending {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new("mock/small", Workspace::open(folder.path()).unwrap());
+    let runtime = Runtime::in_memory(settings, models);
+    let run = runtime.start(Task::new("Cook something.")).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(30), run.ending()).await.expect("it hangs").unwrap()
+}
+
+#[tokio::test]
+async fn a_lead_delegates_over_openai() {
+    let server =
+        Server::start(|request, connection| send(connection, &events(&openai_stream(&body(request)))));
+    let ending = run(Models::default().with("mock", server.openai())).await;
+    assert_eq!(ending.outcome.status, Status::Done, "{}", ending.outcome.text);
+    assert_eq!(ending.outcome.text.as_str(), "[Cook]: did one and [Cook]: did two");
+    assert_eq!(server.requests().len(), 4);
+}
+
+#[tokio::test]
+async fn every_other_reply_is_cut_and_nothing_happens_twice() {
+    let count = AtomicUsize::new(0);
+    let server = Server::start(move |request, connection| {
+        let whole = events(&openai_stream(&body(request)));
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        let sent = if number.is_multiple_of(2) { whole.len() - 20 } else { whole.len() };
+        send(connection, &whole[..sent]);
+    });
+    let ending = run(Models::default().with("mock", server.openai())).await;
+    assert_eq!(ending.outcome.status, Status::Done, "{}", ending.outcome.text);
+    assert_eq!(ending.outcome.text.as_str(), "[Cook]: did one and [Cook]: did two");
+    let finals =
+        server.requests().iter().filter(|request| body(request)["messages"][1]["content"] == "one").count();
+    assert!((1..=3).contains(&finals), "the child was asked {finals} times");
+}
+
+/// The same lead and child, over Messages.
+fn anthropic_stream(body: &Value) -> String {
+    let say = |text: &str| ANTHROPIC_TEXT.replace("Grüße, ", "").replace("cook.", text);
+    let last = body["messages"].as_array().unwrap().last().unwrap()["content"].as_array().unwrap();
+    let is_lead = body["system"][0]["text"].as_str().unwrap().contains("lead of a small brigade");
+    match (is_lead, last[0]["type"].as_str().unwrap()) {
+        (true, "text") => {
+            let arguments = Value::from(r#"{"role":"Cook","task":"one"}"#);
+            let (head, _) = ANTHROPIC_TEXT.split_once("event: content_block_start").unwrap();
+            format!(
+                "{head}event: content_block_start\ndata: {{\"type\":\"content_block_start\",\"index\":0,\
+                 \"content_block\":{{\"type\":\"tool_use\",\"id\":\"toolu_9\",\"name\":\"delegate\",\"input\":{{}}}}}}\n\n\
+                 event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\
+                 \"delta\":{{\"type\":\"input_json_delta\",\"partial_json\":{arguments}}}}}\n\n\
+                 event: content_block_stop\ndata: {{\"type\":\"content_block_stop\",\"index\":0}}\n\n\
+                 event: message_delta\ndata: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"tool_use\"}}}}\n\n\
+                 event: message_stop\ndata: {{\"type\":\"message_stop\"}}\n\n"
+            )
+        }
+        (true, _) => say(last[0]["content"].as_str().unwrap()),
+        (false, _) => say(&format!("did {}", last[0]["text"].as_str().unwrap())),
+    }
+}
+
+#[tokio::test]
+async fn a_lead_delegates_over_anthropic() {
+    let answer = |request: &str| events(&anthropic_stream(&body(request)));
+    let server = Server::start(move |request, connection| send(connection, &answer(request)));
+    let ending = run(Models::default().with("mock", server.anthropic())).await;
+    assert_eq!(ending.outcome.status, Status::Done, "{}", ending.outcome.text);
+    assert_eq!(ending.outcome.text.as_str(), "[Cook]: did one");
+    assert_eq!(server.requests().len(), 3);
+}
