@@ -102,3 +102,21 @@ async fn a_lead_delegates_over_anthropic() {
     assert_eq!(ending.outcome.text.as_str(), "[Cook]: did one");
     assert_eq!(server.requests().len(), 3);
 }
+
+/// The calls and the reason to stop have come; only the terminal event has not.
+#[tokio::test]
+async fn calls_of_replies_that_are_always_cut_never_run() {
+    let server = Server::start(|request, connection| {
+        let whole = events(&openai_stream(&body(request)));
+        send(connection, &whole[..whole.len() - 5]);
+    });
+    let ending = run(Models::default().with("mock", server.openai())).await;
+    assert!(matches!(ending.outcome.status, Status::Failed { .. }), "{:?}", ending.outcome.status);
+    let requests = server.requests();
+    assert!((2..=20).contains(&requests.len()), "{} requests", requests.len());
+    let first = body(&requests[0]);
+    assert!(
+        requests.iter().all(|request| body(request)["messages"] == first["messages"]),
+        "a child was asked"
+    );
+}
