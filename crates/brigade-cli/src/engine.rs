@@ -157,7 +157,8 @@ fn guard() -> Result<GuardCommand, Failure> {
 fn models(settings: &Settings) -> Models {
     let (providers, environment) = (settings.providers.clone(), settings.environment.clone());
     let names: Vec<String> = providers.names().map(str::to_owned).collect();
-    let models = Models::default().with_providers(names, move |name| providers.model(name, &environment));
+    let models =
+        Models::default().with_providers(names, move |name, own| providers.model(name, own, &environment));
     let loaded: Mutex<HashMap<String, Arc<dyn Model>>> = Mutex::default();
     models.with_finder(move |name| {
         let file = name.strip_prefix(SCRIPT);

@@ -27,6 +27,9 @@ pub struct Agent {
     /// Another address of the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_base: Option<String>,
+    /// The id of the agent whose file carries the key to the provider. The key itself is never part of a definition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_of: Option<String>,
     /// How freely the model chooses its words; the provider's own default where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,

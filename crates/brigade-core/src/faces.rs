@@ -367,8 +367,13 @@ impl Faces {
         }
         agent.model = choose_model(&agent, caller.agent);
         agent.provider = None;
-        if agent.api_base.is_none() && provider(&agent) == provider(caller.agent) {
+        // An address and the key to it go together, and stay with their provider.
+        let is_same_place = agent.api_base.is_none() && provider(&agent) == provider(caller.agent);
+        if is_same_place {
             agent.api_base.clone_from(&caller.agent.api_base);
+        }
+        if is_same_place && agent.key_of.is_none() {
+            agent.key_of.clone_from(&caller.agent.key_of);
         }
         wish.model = agent.model.clone().filter(|model| Some(model) != caller.agent.model.as_ref());
         (agent, wish)

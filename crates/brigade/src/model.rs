@@ -13,6 +13,8 @@ use brigade_core::message::Stop;
 use brigade_core::{Message, Price, Purpose, Reply, SessionId, Text, ToolCall, ToolSpec, Usage};
 use futures::stream::BoxStream;
 
+use crate::secret::Secret;
+
 pub use http::{Endpoint, EndpointError};
 
 /// What a model is asked.
@@ -104,11 +106,20 @@ pub struct Models {
 struct Made {
     names: Vec<String>,
     make: Box<Maker>,
-    providers: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+    providers: Mutex<Vec<(String, Own, Arc<dyn Model>)>>,
 }
 
 /// Makes a provider, or says why it cannot be used.
-type Maker = dyn Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync;
+type Maker = dyn Fn(&str, &Own) -> Result<Arc<dyn Model>, String> + Send + Sync;
+
+/// What an agent has of its own to reach its provider. Where the address is another and the key is not, no key goes there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Own {
+    /// Another address.
+    pub base_url: Option<String>,
+    /// Another key.
+    pub key: Option<Secret>,
+}
 
 /// Finds a model by its whole name where no provider has it; `None` where the name means nothing to it.
 type Finder = dyn Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync;
@@ -154,7 +165,7 @@ impl Models {
     pub fn with_providers(
         mut self,
         names: impl IntoIterator<Item = String>,
-        make: impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
+        make: impl Fn(&str, &Own) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
     ) -> Models {
         let names = names.into_iter().collect();
         self.made = Some(Arc::new(Made { names, make: Box::new(make), providers: Mutex::default() }));
@@ -172,6 +183,11 @@ impl Models {
 
     /// The model of this name.
     pub fn choose(&self, name: &str) -> Result<ChosenModel, UnknownModel> {
+        self.choose_for(name, &Own::default())
+    }
+
+    /// The model of this name, for an agent that may reach its provider by ways of its own.
+    pub fn choose_for(&self, name: &str, own: &Own) -> Result<ChosenModel, UnknownModel> {
         match self.finder.as_ref().and_then(|finder| finder(name)) {
             Some(Ok(provider)) => return Ok(ChosenModel { provider, name: name.to_owned() }),
             Some(Err(cause)) => return Err(UnknownModel::Unusable { name: name.to_owned(), cause }),
@@ -185,7 +201,7 @@ impl Models {
         match self.made.as_ref().filter(|made| made.names.iter().any(|known| known == provider)) {
             Some(_) if model.is_empty() => Err(unusable(format!("write {provider}/MODEL"))),
             Some(made) => {
-                let provider = made.provider(provider).map_err(unusable)?;
+                let provider = made.provider(provider, own).map_err(unusable)?;
                 Ok(ChosenModel { provider, name: model.to_owned() })
             }
             None => Err(UnknownModel::Name { name: name.to_owned(), known: self.known() }),
@@ -202,13 +218,13 @@ impl Models {
 
 impl Made {
     /// The provider of this name: the same one each time, so that its connections are shared.
-    fn provider(&self, name: &str) -> Result<Arc<dyn Model>, String> {
+    fn provider(&self, name: &str, own: &Own) -> Result<Arc<dyn Model>, String> {
         let mut providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(provider) = providers.get(name) {
+        if let Some((.., provider)) = providers.iter().find(|(known, of, _)| known == name && of == own) {
             return Ok(provider.clone());
         }
-        let provider = (self.make)(name)?;
-        providers.insert(name.to_owned(), provider.clone());
+        let provider = (self.make)(name, own)?;
+        providers.push((name.to_owned(), own.clone(), provider.clone()));
         Ok(provider)
     }
 }

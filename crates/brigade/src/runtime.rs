@@ -158,10 +158,8 @@ impl Runtime {
         let delegation =
             Delegation { agent: Some(agent.id.clone()), task: task.text.into(), ..Delegation::default() };
         // The model is looked up before anything is written: a wrong name leaves no session behind.
-        self.core
-            .models
-            .choose(agent.model.as_deref().unwrap_or_default())
-            .map_err(|e| RunError::Setup(e.to_string()))?;
+        let name = agent.model.clone().unwrap_or_default();
+        self.core.model_for(&agent, &name).map_err(RunError::Setup)?;
         let lease = self.core.store.lease(&session, &self.holder, clock::now()).await?;
         let tree = Arc::new(Tree::new(self.core.clone(), self.holder.clone(), lease, Vec::new(), &more));
         let authority = self.root_authority(&agent);

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::clock;
 use crate::live::Watchers;
-use crate::model::{ChosenModel, Models};
+use crate::model::{ChosenModel, Models, Own};
 use crate::runtime::More;
 use crate::session::{Fatal, Inbox};
 use crate::settings::Settings;
@@ -71,6 +71,22 @@ pub(crate) struct Kit {
     /// Whether anybody knows what its model costs.
     is_priced: bool,
     pub(crate) files: Files,
+}
+
+impl Core {
+    /// The model of this name as the agent reaches it: by its own address and key, where it has such.
+    pub(crate) fn model_for(&self, agent: &Agent, name: &str) -> Result<ChosenModel, String> {
+        let key = match &agent.key_of {
+            None => None,
+            Some(id) => {
+                let definition = self.settings.agents.definition(id).map_err(|error| error.to_string())?;
+                let gone = || format!("the file of the agent '{id}' has no api_key any more; put it back");
+                Some(definition.api_key.ok_or_else(gone)?)
+            }
+        };
+        let own = Own { base_url: agent.api_base.clone(), key };
+        self.models.choose_for(name, &own).map_err(|error| error.to_string())
+    }
 }
 
 impl Kit {
@@ -227,7 +243,7 @@ impl Tree {
         }
         let settings = self.settings();
         let wanted = self.model_override.as_deref().or(agent.model.as_deref()).unwrap_or(&settings.model);
-        let model = self.core.models.choose(wanted).map_err(|error| error.to_string())?;
+        let model = self.core.model_for(&agent, wanted)?;
         let specs = self.specs(&agent, &authority, depth);
         let system = system(&agent, settings.instructions.as_deref());
         let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();

@@ -7,6 +7,7 @@ mod agents {
     mod contract;
     mod formats;
     mod hostile;
+    mod keys;
     mod places;
     mod shelf;
 }

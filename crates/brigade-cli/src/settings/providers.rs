@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use brigade::model::Endpoint;
 use brigade::model::anthropic::Anthropic;
 use brigade::model::openai::OpenAi;
+use brigade::model::{Endpoint, Own};
 use brigade::{Model, Secret};
 use serde::Deserialize;
 
@@ -95,10 +95,20 @@ impl Providers {
         self.0.keys().map(String::as_str)
     }
 
-    /// The provider of this name, with the key that the environment holds.
-    pub(crate) fn model(&self, name: &str, environment: &Environment) -> Result<Arc<dyn Model>, String> {
+    /// The provider of this name, with the agent's own key or the one that the environment holds. That one goes to no
+    /// address that only an agent names.
+    pub(crate) fn model(
+        &self,
+        name: &str,
+        own: &Own,
+        environment: &Environment,
+    ) -> Result<Arc<dyn Model>, String> {
         let provider = self.0.get(name).ok_or_else(|| format!("there is no provider '{name}'"))?;
+        let base_url = own.base_url.as_deref().unwrap_or(&provider.base_url);
+        let is_elsewhere = base_url.trim_end_matches('/') != provider.base_url.trim_end_matches('/');
         let key = match provider.key.as_str() {
+            _ if own.key.is_some() => own.key.clone(),
+            _ if is_elsewhere => None,
             "" => None,
             variable => match environment.variable(variable) {
                 Some(key) if !key.trim().is_empty() => Some(Secret::new(key.trim())),
@@ -110,12 +120,10 @@ impl Providers {
                 }
             },
         };
-        let endpoint = Endpoint::new(name, &provider.base_url, key).map_err(|error| error.to_string())?;
+        let endpoint = Endpoint::new(name, base_url, key).map_err(|error| error.to_string())?;
         Ok(match provider.kind {
             Kind::Anthropic => Arc::new(Anthropic::new(endpoint)),
-            Kind::OpenAi if provider.base_url.trim_end_matches('/') == OPENAI => {
-                Arc::new(OpenAi::new(endpoint))
-            }
+            Kind::OpenAi if base_url.trim_end_matches('/') == OPENAI => Arc::new(OpenAi::new(endpoint)),
             Kind::OpenAi => Arc::new(OpenAi::compatible(endpoint)),
         })
     }

@@ -75,7 +75,10 @@ fn report(path: &Path, format: Format, built: Built, hidden: &[String]) -> Repor
         note.key = without(hidden, std::mem::take(&mut note.key));
     }
     let outcome = match built.outcome {
-        Ok((agent, api_key)) => Ok(Definition { agent, api_key, file: path.to_owned(), format, notes }),
+        Ok((mut agent, api_key)) => {
+            agent.key_of = api_key.as_ref().map(|_| agent.id.clone());
+            Ok(Definition { agent, api_key, file: path.to_owned(), format, notes })
+        }
         Err(fault) => Err(Refusal { problem: problem(path, fault, hidden), notes }),
     };
     Report { file: path.to_owned(), format, outcome }

@@ -1,0 +1,104 @@
+//! Keys and addresses of agents' own: who is reached with what, and where a key never goes.
+
+use std::sync::{Arc, Mutex};
+
+use brigade::agents::Catalogue;
+use brigade::model::script::Script;
+use brigade::model::{Model, Own};
+use brigade::store::memory::MemoryStore;
+use brigade::{Models, Runtime, Settings, Store, Task, Workspace};
+
+const KEY: &str = "sk-own-0123456789";
+
+const SCRIPT: &str = r#"
+[[reply]]
+turn = 1
+agent = "lead"
+[[reply.call]]
+tool = "subagent_dispatch"
+arguments = { agent_id = "keyed", task = "go" }
+[[reply]]
+turn = 1
+agent = "keyed"
+[[reply.call]]
+tool = "subagent_dispatch"
+arguments = { agent_id = "plain", task = "go" }
+[[reply]]
+text = "{role}: {results}"
+"#;
+
+fn write(folder: &std::path::Path, id: &str, head: &str) {
+    std::fs::create_dir_all(folder.join(id)).unwrap();
+    let text = format!("---\nname: {id}\ndescription: Does {id}\n{head}---\nYou are {id}.\n");
+    std::fs::write(folder.join(id).join("AGENT.md"), text).unwrap();
+}
+
+/// Runs the tree and tells what each provider was made with.
+async fn run(folder: &std::path::Path, store: &Arc<MemoryStore>) -> (Vec<(String, Own)>, String) {
+    let made: Arc<Mutex<Vec<(String, Own)>>> = Arc::default();
+    let seen = made.clone();
+    let models = Models::default().with_providers(
+        ["shared", "other"].map(str::to_owned),
+        move |name: &str, own: &Own| -> Result<Arc<dyn Model>, String> {
+            seen.lock().unwrap().push((name.to_owned(), own.clone()));
+            Ok(Arc::new(Script::parse(SCRIPT).unwrap()))
+        },
+    );
+    let mut settings = Settings::new("shared/model", Workspace::open(folder).unwrap());
+    settings.agents = Catalogue::from_places(&[folder.join("agents")]).0;
+    let ending = Runtime::new(store.clone(), settings, models)
+        .start(Task::new("go"))
+        .await
+        .unwrap()
+        .ending()
+        .await
+        .unwrap();
+    let made = made.lock().unwrap().clone();
+    (made, ending.outcome.text.to_string())
+}
+
+#[tokio::test]
+async fn c59_an_agents_own_key_and_address_are_used_inherited_and_never_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let agents = folder.path().join("agents");
+    let own = format!("provider: other\nmodel: fine\napi_key: {KEY}\napi_base: http://127.0.0.1:9/v1\n");
+    write(&agents, "keyed", &own);
+    write(&agents, "plain", "");
+    let store = Arc::new(MemoryStore::new());
+    let (made, text) = run(folder.path(), &store).await;
+    assert!(text.contains("plain"), "{text}");
+    let key_of = |at: usize| made[at].1.key.as_ref().map(|key| key.expose().to_owned());
+    // The lead reaches the shared provider as everybody does; the agent its own, and its child the same.
+    assert_eq!(made.len(), 2, "{made:?}");
+    assert_eq!((made[0].0.as_str(), key_of(0), &made[0].1.base_url), ("shared", None, &None));
+    assert_eq!((made[1].0.as_str(), key_of(1).as_deref()), ("other", Some(KEY)));
+    assert_eq!(made[1].1.base_url.as_deref(), Some("http://127.0.0.1:9/v1"));
+    let root = store.roots().await.unwrap().pop().unwrap().root.root_id();
+    for record in store.tail(&root, 0, usize::MAX).await.unwrap() {
+        let shown = serde_json::to_string(&record.event).unwrap();
+        assert!(!shown.contains(KEY), "{shown}");
+        if let brigade::core::Event::Started { agent, .. } = record.event {
+            let definition = store.blob(agent).await.unwrap().unwrap();
+            assert!(!definition.contains(KEY), "{definition}");
+        }
+    }
+    assert!(!format!("{made:?}").contains(KEY));
+}
+
+#[tokio::test]
+async fn a_key_that_is_gone_from_its_file_is_missed_and_not_replaced_by_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let agents = folder.path().join("agents");
+    write(&agents, "keyed", &format!("api_key: {KEY}\n"));
+    write(&agents, "plain", "");
+    let catalogue = Catalogue::from_places(std::slice::from_ref(&agents)).0;
+    let agent = catalogue.load("keyed").unwrap();
+    assert_eq!(agent.key_of.as_deref(), Some("keyed"));
+    write(&agents, "keyed", "");
+    let models = Models::default().with("shared", Script::parse(SCRIPT).unwrap());
+    let mut settings = Settings::new("shared/model", Workspace::open(folder.path()).unwrap());
+    settings.agents = catalogue;
+    let refused = Runtime::in_memory(settings, models).start(Task::new("go").agent(agent)).await;
+    let refused = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(refused.contains("the file of the agent 'keyed' has no api_key any more"), "{refused}");
+}
