@@ -106,7 +106,14 @@ pub struct Models {
 struct Made {
     names: Vec<String>,
     make: Box<Maker>,
-    providers: Mutex<Vec<(String, Own, Arc<dyn Model>)>>,
+    providers: Mutex<Vec<MadeProvider>>,
+}
+
+/// A provider, and for whom it was made.
+struct MadeProvider {
+    name: String,
+    own: Own,
+    model: Arc<dyn Model>,
 }
 
 /// Makes a provider, or says why it cannot be used.
@@ -220,12 +227,12 @@ impl Made {
     /// The provider of this name: the same one each time, so that its connections are shared.
     fn provider(&self, name: &str, own: &Own) -> Result<Arc<dyn Model>, String> {
         let mut providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((.., provider)) = providers.iter().find(|(known, of, _)| known == name && of == own) {
-            return Ok(provider.clone());
+        if let Some(made) = providers.iter().find(|made| made.name == name && made.own == *own) {
+            return Ok(made.model.clone());
         }
-        let provider = (self.make)(name, own)?;
-        providers.push((name.to_owned(), own.clone(), provider.clone()));
-        Ok(provider)
+        let model = (self.make)(name, own)?;
+        providers.push(MadeProvider { name: name.to_owned(), own: own.clone(), model: model.clone() });
+        Ok(model)
     }
 }
 
