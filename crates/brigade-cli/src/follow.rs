@@ -110,7 +110,9 @@ impl View {
     async fn complete(&self, store: &dyn Store, live: Live) -> Vec<Live> {
         let (session, until) = match &live {
             Live::Fact(record) => (&record.session, Some(record.seq)),
-            Live::Delta { session, .. } | Live::Discarded { session, .. } => (session, None),
+            Live::Delta { session, .. } | Live::Discarded { session, .. } | Live::Waiting { session, .. } => {
+                (session, None)
+            }
         };
         let next = self.seen.get(session).copied();
         let missed = match (next, until) {

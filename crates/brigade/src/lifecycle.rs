@@ -103,7 +103,7 @@ impl Observer {
                 }
                 None => Vec::new(),
             },
-            Live::Discarded { .. } => Vec::new(),
+            Live::Discarded { .. } | Live::Waiting { .. } => Vec::new(),
         }
     }
 

@@ -23,6 +23,13 @@ pub enum Live {
         /// The text.
         text: Arc<str>,
     },
+    /// A request waits for its provider.
+    Waiting {
+        /// The session.
+        session: SessionId,
+        /// What it waits for, and how long.
+        why: String,
+    },
     /// The deltas of this turn came to nothing: the attempt failed.
     Discarded {
         /// The session.
@@ -90,7 +97,7 @@ impl Watchers {
         }
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|watcher| {
-            let provisional = matches!(live, Live::Delta { .. });
+            let provisional = matches!(live, Live::Delta { .. } | Live::Waiting { .. });
             if provisional && watcher.backlog.load(Ordering::Relaxed) > BACKLOG {
                 return true;
             }

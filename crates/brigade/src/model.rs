@@ -64,6 +64,8 @@ pub enum Chunk {
     Opaque(String),
     /// Tokens so far; the last one counts.
     Usage(Usage),
+    /// Nothing was sent yet: the request waits for the provider, and this says why.
+    Waiting(String),
     /// The terminal event. Without it there is no reply.
     Done(Stop),
 }
@@ -77,6 +79,20 @@ pub enum ModelError {
     /// Asking again would not help.
     #[error("{0}")]
     Fatal(String),
+    /// The conversation is longer than the model can read: a shorter one may work.
+    #[error("{0}")]
+    Overflow(String),
+}
+
+/// What is known of a model before it is asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct About {
+    /// What tokens cost.
+    pub price: Option<Price>,
+    /// How many tokens a request and its reply may have together.
+    pub window: Option<u64>,
+    /// How many tokens a reply may have.
+    pub max_output: Option<u64>,
 }
 
 /// Something that answers requests.
@@ -90,8 +106,8 @@ pub trait Model: Send + Sync + 'static {
     /// Answers one request.
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>>;
 
-    /// What tokens cost, where it is known.
-    fn price(&self, model: &str) -> Option<Price>;
+    /// What is known of one of its models.
+    fn about(&self, model: &str) -> About;
 }
 
 /// Models by the name of their provider. `provider/model` names one.
@@ -266,6 +282,7 @@ impl Ingest {
             },
             Chunk::Opaque(block) => self.opaque.push(block.into()),
             Chunk::Usage(usage) => self.usage = usage,
+            Chunk::Waiting(_) => {}
             Chunk::Done(stop) => self.stop = Some(stop),
         }
         Ok(None)

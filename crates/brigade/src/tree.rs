@@ -247,7 +247,7 @@ impl Tree {
         let specs = self.specs(&agent, &authority, depth);
         let system = system(&agent, settings.instructions.as_deref());
         let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();
-        let price = model.provider.price(&model.name);
+        let price = model.provider.about(&model.name).price;
         let meter = Meter {
             price: price.unwrap_or_default(),
             fixed_bytes: (system.len() + specs_bytes) as u64,

@@ -28,7 +28,7 @@ use brigade::core::message::Stop;
 use brigade::core::{
     Agent, Authority, Budget, Event, Hash, Limit, Price, Record, SessionId, State, Status, Usage,
 };
-use brigade::model::{Chunk, Model, ModelError, Request};
+use brigade::model::{About, Chunk, Model, ModelError, Request};
 use brigade::store::Holder;
 use brigade::store::memory::MemoryStore;
 use brigade::{Catalogue, Ending, Models, More, Run, RunError, Runtime, Settings, Store, Task, Workspace};
@@ -100,8 +100,9 @@ impl Model for Babble {
         stream::iter(chunks.into_iter().map(Ok)).boxed()
     }
 
-    fn price(&self, _model: &str) -> Option<Price> {
-        Some(Price { input: 1_000_000, output: 5_000_000, ..Price::default() })
+    fn about(&self, _model: &str) -> About {
+        let price = Price { input: 1_000_000, output: 5_000_000, ..Price::default() };
+        About { price: Some(price), ..About::default() }
     }
 }
 

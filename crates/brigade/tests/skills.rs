@@ -11,9 +11,9 @@ mod skills {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use brigade::core::{Event, Price, SessionId};
+    use brigade::core::{Event, SessionId};
     use brigade::model::script::Script;
-    use brigade::model::{Chunk, Model, ModelError, Request};
+    use brigade::model::{About, Chunk, Model, ModelError, Request};
     use brigade::store::memory::MemoryStore;
     use brigade::{Models, Runtime, Settings, Skills, Store, Task, Workspace};
     use futures::stream::BoxStream;
@@ -127,8 +127,8 @@ mod skills {
             self.script.stream(request)
         }
 
-        fn price(&self, model: &str) -> Option<Price> {
-            self.script.price(model)
+        fn about(&self, model: &str) -> About {
+            self.script.about(model)
         }
     }
 }

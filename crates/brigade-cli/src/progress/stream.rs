@@ -54,6 +54,13 @@ impl Stream {
                 self.push(&Value::Object(line))?;
                 session
             }
+            Live::Waiting { session, why } => {
+                let mut line = place(session, view);
+                line.extend(provisional("waiting"));
+                line.insert("why".to_owned(), json!(why));
+                self.push(&Value::Object(line))?;
+                session
+            }
             Live::Discarded { session, turn } => {
                 let mut line = place(session, view);
                 line.extend(provisional("discarded"));

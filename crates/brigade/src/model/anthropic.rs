@@ -3,11 +3,10 @@
 pub(super) mod reply;
 mod request;
 
-use brigade_core::Price;
 use futures::stream::BoxStream;
 
 use super::http::{self, Endpoint};
-use super::{Chunk, Model, ModelError, Request};
+use super::{About, Chunk, Model, ModelError, Request};
 
 const VERSION: &str = "2023-06-01";
 
@@ -52,7 +51,7 @@ impl Model for Anthropic {
         http::converse(&self.endpoint, post, decoder)
     }
 
-    fn price(&self, _model: &str) -> Option<Price> {
-        self.endpoint.price()
+    fn about(&self, model: &str) -> About {
+        self.endpoint.about(model)
     }
 }

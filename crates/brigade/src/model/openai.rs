@@ -4,12 +4,11 @@ mod calls;
 pub(super) mod reply;
 mod request;
 
-use brigade_core::Price;
 use futures::stream::BoxStream;
 use reqwest::header;
 
 use super::http::{self, Endpoint};
-use super::{Chunk, Model, ModelError, Request};
+use super::{About, Chunk, Model, ModelError, Request};
 
 /// A provider that speaks Chat Completions.
 ///
@@ -66,7 +65,7 @@ impl Model for OpenAi {
         http::converse(&self.endpoint, post, decoder)
     }
 
-    fn price(&self, _model: &str) -> Option<Price> {
-        self.endpoint.price()
+    fn about(&self, model: &str) -> About {
+        self.endpoint.about(model)
     }
 }

@@ -13,7 +13,7 @@ use futures::stream::{self, BoxStream};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Chunk, Model, ModelError, Request};
+use super::{About, Chunk, Model, ModelError, Request};
 
 /// A scripted model.
 #[derive(Debug, Clone)]
@@ -203,10 +203,11 @@ impl Model for Script {
             .boxed()
     }
 
-    fn price(&self, _model: &str) -> Option<Price> {
+    fn about(&self, _model: &str) -> About {
         let nano = |dollars: f64| (dollars.max(0.0) * 1e9).round() as u64;
         let (input, output) = (nano(self.file.price.input), nano(self.file.price.output));
-        Some(Price { input, output, cache_read: input, cache_write: input })
+        let price = Price { input, output, cache_read: input, cache_write: input };
+        About { price: Some(price), ..About::default() }
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Driver, Fatal, sleep_until};
 use crate::live::Live;
-use crate::model::{Ingest, ModelError, Request};
+use crate::model::{Chunk, Ingest, ModelError, Request};
 
 /// The first pause after a fault; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -165,6 +165,10 @@ impl Driver {
             };
             silent_until = Instant::now() + silence;
             let text = match chunk {
+                Some(Ok(Chunk::Waiting(why))) => {
+                    self.tree.watchers.send(Live::Waiting { session: self.state.session().clone(), why });
+                    continue;
+                }
                 Some(Ok(chunk)) => {
                     began = Began::Yes;
                     ingest.take(chunk)
@@ -221,6 +225,6 @@ impl Driver {
 fn fault(error: ModelError) -> CallFault {
     match error {
         ModelError::Transient(message) => CallFault::Transient { message },
-        ModelError::Fatal(message) => CallFault::Fatal { message },
+        ModelError::Fatal(message) | ModelError::Overflow(message) => CallFault::Fatal { message },
     }
 }

@@ -73,7 +73,7 @@ async fn errors_inside_a_stream_end_it() {
         r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 > 8"}}"#;
     let server = Server::failing("400 Bad Request", "", long);
     let error = ask(&server.anthropic(), question()).await.unwrap_err();
-    assert!(matches!(&error, ModelError::Fatal(text) if text.contains("context window")), "{error:?}");
+    assert!(matches!(&error, ModelError::Overflow(text) if text.contains("context window")), "{error:?}");
 }
 
 /// A conversation with the recorded calls, what they gave, and a word after that.

@@ -18,6 +18,11 @@ fn fatal(error: &ModelError, parts: &[&str]) {
     says(error, parts);
 }
 
+fn overflow(error: &ModelError, parts: &[&str]) {
+    assert!(matches!(error, ModelError::Overflow(_)), "{error:?}");
+    says(error, parts);
+}
+
 fn transient(error: &ModelError, parts: &[&str]) {
     assert!(matches!(error, ModelError::Transient(_)), "{error:?}");
     says(error, parts);
@@ -79,10 +84,10 @@ async fn a_conversation_that_is_too_long_is_said_in_clear_words() {
     let openai = r#"{"error":{"message":"Shorten it.","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
     let llama = r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#;
     for body in [openai, llama] {
-        fatal(&failure("400 Bad Request", "", body).await, &["longer than the context window"]);
+        overflow(&failure("400 Bad Request", "", body).await, &["longer than the context window"]);
     }
     let stream = format!("data: {openai}\n\n");
-    fatal(&hear(&stream).await.unwrap_err(), &["longer than the context window"]);
+    overflow(&hear(&stream).await.unwrap_err(), &["longer than the context window"]);
 }
 
 #[tokio::test]

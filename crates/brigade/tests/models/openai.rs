@@ -221,7 +221,7 @@ async fn reasoning_goes_back_to_its_own_provider_with_the_calls_it_led_to() {
 
 #[test]
 fn only_models_on_this_machine_are_known_to_cost_nothing() {
-    let at = |url: &str| OpenAi::compatible(Endpoint::new("x", url, None).unwrap()).price("m");
+    let at = |url: &str| OpenAi::compatible(Endpoint::new("x", url, None).unwrap()).about("m").price;
     assert_eq!(at("http://127.0.0.1:1/v1"), Some(Price::default()));
     assert_eq!(at("http://localhost:1/v1"), Some(Price::default()));
     assert_eq!(at("http://[::1]:1/v1"), Some(Price::default()));

@@ -213,8 +213,8 @@ impl brigade::Model for Unpriced {
         self.0.stream(request)
     }
 
-    fn price(&self, _model: &str) -> Option<brigade::core::Price> {
-        None
+    fn about(&self, _model: &str) -> brigade::model::About {
+        brigade::model::About::default()
     }
 }
 

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 
 use brigade::core::faces::spawn::SpawnConfig;
 use brigade::core::faces::subagent::SubagentConfig;
-use brigade::core::{Agent, Event, Price, Purpose, Record, SessionId, view};
+use brigade::core::{Agent, Event, Purpose, Record, SessionId, view};
 use brigade::lifecycle::{Lifecycle, Observer};
 use brigade::model::script::Script;
-use brigade::model::{Chunk, Model, ModelError, Request};
+use brigade::model::{About, Chunk, Model, ModelError, Request};
 use brigade::{Ending, Models, Runtime, Settings, Task, Workspace};
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
@@ -119,8 +119,8 @@ impl Model for Probe {
         self.script.stream(request)
     }
 
-    fn price(&self, model: &str) -> Option<Price> {
-        self.script.price(model)
+    fn about(&self, model: &str) -> About {
+        self.script.about(model)
     }
 }
 

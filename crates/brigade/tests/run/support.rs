@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use brigade::core::{Event, Hash, Price, Record, SessionId};
+use brigade::core::{Event, Hash, Record, SessionId};
 use brigade::model::script::Script;
-use brigade::model::{Chunk, Model, ModelError, Request};
+use brigade::model::{About, Chunk, Model, ModelError, Request};
 use brigade::store::memory::MemoryStore;
 use brigade::store::{Append, Appended, Holder, Lease, Pos, RootSummary};
 use brigade::{Ending, Models, Run, Runtime, Settings, Store, StoreError, Task, Workspace};
@@ -162,8 +162,8 @@ impl Model for Counting {
         self.script.stream(request)
     }
 
-    fn price(&self, model: &str) -> Option<Price> {
-        self.script.price(model)
+    fn about(&self, model: &str) -> About {
+        self.script.about(model)
     }
 }
 

@@ -8,7 +8,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, header};
 use url::{Host, Url};
 
-use super::super::ModelError;
+use super::super::{About, ModelError};
 use super::failure::innermost;
 use crate::secret::Secret;
 
@@ -98,15 +98,15 @@ impl Endpoint {
         self.total
     }
 
-    /// What a model here costs: nothing on this machine, and elsewhere nobody knows.
-    pub(in super::super) fn price(&self) -> Option<Price> {
+    /// What is known of a model here: it costs nothing on this machine, and elsewhere nobody knows.
+    pub(in super::super) fn about(&self, _model: &str) -> About {
         let here = match self.base.host() {
             Some(Host::Ipv4(address)) => address.is_loopback(),
             Some(Host::Ipv6(address)) => address.is_loopback(),
             Some(Host::Domain(name)) => name == "localhost",
             None => false,
         };
-        here.then(Price::default)
+        About { price: here.then(Price::default), ..About::default() }
     }
 
     /// A request to a path below the address, with this body.
@@ -141,6 +141,7 @@ impl Endpoint {
         match error {
             ModelError::Transient(text) => ModelError::Transient(self.hide(&text)),
             ModelError::Fatal(text) => ModelError::Fatal(self.hide(&text)),
+            ModelError::Overflow(text) => ModelError::Overflow(self.hide(&text)),
         }
     }
 }

@@ -135,7 +135,7 @@ pub(super) fn innermost(error: &dyn Error) -> String {
 
 fn overflow(name: &str, said: &str) -> ModelError {
     let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
-    ModelError::Fatal(format!(
+    ModelError::Overflow(format!(
         "the conversation is longer than the context window of the model of {name}{said}; give smaller parts to \
          agents, or choose a model with a larger window"
     ))
