@@ -91,6 +91,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
         output_limit: SHELL_OUTPUT,
     };
     let mut library = brigade::Settings::new(settings.model.clone().unwrap_or_default(), workspace);
+    library.fallbacks.clone_from(&settings.fallbacks);
     library.tools = library.tools.with_web(settings.web.library(&settings.environment)?);
     check_rules(&settings.permissions, &library.tools)?;
     if let Some(file) = &settings.memory {

@@ -123,7 +123,7 @@ fn agent(node: &Node) -> Agent {
     let (status, (limit, error)) = match &node.doing {
         Doing::Ended(outcome) => (outcome.status.word(), details(&outcome.status)),
         Doing::Waiting => ("waiting", (None, None)),
-        Doing::Thinking | Doing::Tool(_) | Doing::Delegating | Doing::Finishing => {
+        Doing::Thinking | Doing::Tool(_) | Doing::Delegating | Doing::Finishing | Doing::Summarising => {
             ("unfinished", (None, None))
         }
     };

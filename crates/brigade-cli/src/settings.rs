@@ -50,6 +50,7 @@ pub(crate) const LEAD: &str = "lead";
 pub(crate) struct Settings {
     /// The model of agents that name none, if one is set.
     pub(crate) model: Option<String>,
+    pub(crate) fallbacks: Vec<String>,
     /// The providers of models.
     pub(crate) providers: Providers,
     /// The file that sessions are kept in.
@@ -186,8 +187,11 @@ impl Settings {
             }
             (None, Some(path)) => environment.absolute(Path::new(path)),
         };
+        // Whoever names a model for this run wants that one.
+        let fallbacks = if flags.model.is_some() { Vec::new() } else { raw.fallbacks };
         Ok(Settings {
             model: raw.model.map(absolute).transpose()?,
+            fallbacks: fallbacks.into_iter().map(absolute).collect::<Result<_, _>>()?,
             providers: Providers::resolve(raw.providers)?,
             store,
             agent,
@@ -278,6 +282,7 @@ fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Val
 #[serde(default)]
 struct Raw {
     model: Option<String>,
+    fallbacks: Vec<String>,
     default_agent: Option<String>,
     providers: BTreeMap<String, providers::Raw>,
     store: Option<String>,
@@ -414,6 +419,7 @@ fn default_table() -> Result<Table, toml::ser::Error> {
         table.retain(|_, value| value.as_table().is_none_or(|table| !table.is_empty()));
     }
     Ok(Table::from_iter([
+        ("fallbacks".to_owned(), empty()),
         ("default_agent".to_owned(), text(LEAD)),
         ("store".to_owned(), text("sqlite")),
         ("swarm".to_owned(), swarm),

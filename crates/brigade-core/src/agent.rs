@@ -21,6 +21,9 @@ pub struct Agent {
     /// `provider/model`, or a model of the provider below; inherited where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Models that take over, one after the other, where the one before fails for good.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<String>,
     /// The provider, where the model's name does not carry it; inherited where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,

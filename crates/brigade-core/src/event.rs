@@ -241,6 +241,18 @@ pub enum CallFault {
         /// What happened.
         message: String,
     },
+    /// The conversation is longer than the model can read.
+    Overflow {
+        /// What happened.
+        message: String,
+    },
+    /// Asking this model again would not help, and the next one of the agent's chain takes over.
+    GivenUp {
+        /// What happened.
+        message: String,
+        /// Who takes over.
+        next: String,
+    },
     /// The runner ended while the call was open. What it cost is in doubt.
     Interrupted,
     /// The session was stopped while the call was open.
@@ -348,7 +360,10 @@ impl Event {
 impl fmt::Display for CallFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CallFault::Transient { message } | CallFault::Fatal { message } => f.write_str(message),
+            CallFault::Transient { message }
+            | CallFault::Fatal { message }
+            | CallFault::Overflow { message } => f.write_str(message),
+            CallFault::GivenUp { message, next } => write!(f, "{message}; {next} takes over"),
             CallFault::Interrupted => f.write_str("the runner ended while the model was answering"),
             CallFault::Stopped => f.write_str("stopped while the model was answering"),
             CallFault::Unaffordable => f.write_str("the budget does not pay for another model call"),

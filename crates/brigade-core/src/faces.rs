@@ -365,8 +365,7 @@ impl Faces {
             let gone = DELEGATION_TOOLS.into_iter().filter(|name| !own.contains(name));
             wish.never.extend(gone.map(str::to_owned));
         }
-        agent.model = choose_model(&agent, caller.agent);
-        agent.provider = None;
+        settle_model(&mut agent, caller.agent);
         // An address and the key to it go together, and stay with their provider.
         let is_same_place = agent.api_base.is_none() && provider(&agent) == provider(caller.agent);
         if is_same_place {
@@ -408,8 +407,22 @@ impl<'a> Caller<'a> {
     }
 }
 
+/// Makes whole names of the models of an agent, with what its caller uses where it names none.
+pub fn settle_model(agent: &mut Agent, parent: &Agent) {
+    if agent.model.is_none() && agent.provider.is_none() && agent.fallbacks.is_empty() {
+        agent.fallbacks.clone_from(&parent.fallbacks);
+    }
+    agent.model = choose_model(agent, parent);
+    agent.provider = None;
+    let usual = Agent { model: agent.model.clone(), ..Agent::default() };
+    for fallback in &mut agent.fallbacks {
+        let named = Agent { model: Some(std::mem::take(fallback)), ..Agent::default() };
+        *fallback = choose_model(&named, &usual).unwrap_or_default();
+    }
+}
+
 /// `provider/model`, put together from what the definition says and what its caller uses.
-pub fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
+fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
     let inherited = parent.model.as_deref();
     // A name such as `script:/path` is all provider, whatever its path looks like.
     let parts = |name: &str| {

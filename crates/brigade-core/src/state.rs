@@ -5,6 +5,7 @@
 
 mod admits;
 mod calls;
+mod digest;
 mod ledger;
 mod questions;
 mod transcript;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use calls::{CallProgress, CallState};
+pub use digest::Digest;
 pub use ledger::{Ledger, Meter, Worst};
 pub use transcript::{Transcript, grace_words};
 
@@ -26,7 +28,9 @@ use crate::money::{Amount, Spent};
 use calls::Calls;
 
 /// How often a turn is asked again after faults that may pass.
-pub const MAX_ATTEMPTS: u32 = 4;
+pub const MAX_ATTEMPTS: u32 = 6;
+/// How often a conversation that is too long is made shorter for the same turn.
+const MAX_OVERFLOWS: u32 = 5;
 
 /// What a model call is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,13 +149,19 @@ pub struct State {
     limit: Option<Which>,
     cancelled: Option<String>,
     last_purpose: Option<Purpose>,
+    /// How often the model said that the conversation is too long, since it was last made shorter or answered.
+    overflows: u32,
+    /// How many models of the agent's chain were given up in this round.
+    given_up: usize,
+    /// The last turn that counts against the limit.
+    counted: u32,
     told_to_finish: bool,
     report: Report,
     overrun: bool,
     /// How many of the loans a call waits for.
     awaited: usize,
-    /// Whether a child was ever started in the background.
-    had_background: bool,
+    /// The bytes of the longest result when a child was first started in the background.
+    background_after: Option<usize>,
     /// Words of the runtime in this round.
     reminders: u32,
     /// The bytes of the longest result that a child brought.
@@ -180,11 +190,14 @@ impl State {
             limit: None,
             cancelled: None,
             last_purpose: None,
+            overflows: 0,
+            given_up: 0,
+            counted: 0,
             told_to_finish: false,
             report: Report::NotOwed,
             overrun: false,
             awaited: 0,
-            had_background: false,
+            background_after: None,
             reminders: 0,
             longest_result: 0,
         }
@@ -255,7 +268,10 @@ impl State {
             Event::LimitReached { which } => {
                 self.limit.get_or_insert(*which);
             }
-            Event::Compacted { summary, keep_from } => self.transcript.compact(summary, *keep_from),
+            Event::Compacted { summary, keep_from } => {
+                self.overflows = 0;
+                self.transcript.compact(summary, *keep_from);
+            }
             Event::CancelAsked { by } => {
                 if self.phase == Phase::Running {
                     self.cancelled.get_or_insert_with(|| by.clone());
@@ -317,6 +333,9 @@ impl State {
         if let Some(cause) = self.hopeless() {
             return Verdict::End(Status::Failed { cause });
         }
+        if self.overflows > 0 && self.transcript.can_compact() {
+            return Verdict::Call(Purpose::Compaction);
+        }
         match self.report {
             Report::Asked => Verdict::Call(Purpose::Summary),
             Report::Given if !words_wait => Verdict::End(Status::Done),
@@ -353,6 +372,8 @@ impl State {
         self.limit = None;
         self.cancelled = None;
         self.last_purpose = None;
+        self.overflows = 0;
+        self.given_up = 0;
         self.told_to_finish = false;
         self.overrun = false;
     }
@@ -365,9 +386,10 @@ impl State {
         if self.turn < call.turn {
             self.turn = call.turn;
             self.faults = 0;
-            if call.purpose == Purpose::Turn {
-                self.turns_in_round += 1;
-            }
+        }
+        if call.purpose == Purpose::Turn && self.counted < call.turn {
+            self.counted = call.turn;
+            self.turns_in_round += 1;
         }
         if call.purpose == Purpose::Grace && !self.told_to_finish {
             self.told_to_finish = true;
@@ -385,7 +407,10 @@ impl State {
         }
         self.attempts = call.attempt;
         self.ledger.reserve(call.reserved);
-        self.transcript.sent();
+        // A summary answers nobody: words that wait go on waiting.
+        if call.purpose != Purpose::Compaction {
+            self.transcript.sent();
+        }
         self.last_purpose = Some(call.purpose);
         self.open = Some(call);
     }
@@ -397,6 +422,10 @@ impl State {
         self.attempts = 0;
         self.faults = 0;
         self.turn = self.turn.max(turn);
+        if self.last_purpose == Some(Purpose::Compaction) {
+            return self.summarised(turn, spent);
+        }
+        self.overflows = 0;
         // The last word has no tools: calls in it are not run, and the request builder answers them.
         let is_last_word = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
         let runs = !is_last_word && !self.overrun && !self.is_single();
@@ -405,6 +434,19 @@ impl State {
         }
         self.calls = if runs { Calls::of(turn, reply) } else { Calls::default() };
         self.transcript.replied(turn, reply, spent.usage);
+        self.note_overrun(spent);
+    }
+
+    /// A summary is no part of the conversation. Where it was made for a turn that did not fit, that turn begins anew.
+    fn summarised(&mut self, turn: u32, spent: Spent) {
+        if self.counted == turn {
+            self.turns_in_round = self.turns_in_round.saturating_sub(1);
+        }
+        self.transcript.give_up(turn);
+        self.note_overrun(spent);
+    }
+
+    fn note_overrun(&mut self, spent: Spent) {
         if self.overrun {
             self.limit.get_or_insert(if spent.overrun.tokens > 0 { Which::Tokens } else { Which::Usd });
         }
@@ -435,6 +477,15 @@ impl State {
                 self.faults += 1;
                 self.fault = Some(cause.clone());
             }
+            CallFault::Overflow { .. } => {
+                self.overflows += 1;
+                self.fault = Some(cause.clone());
+            }
+            CallFault::GivenUp { .. } => {
+                self.given_up += 1;
+                self.faults = 0;
+                self.fault = None;
+            }
         }
     }
 
@@ -451,7 +502,9 @@ impl State {
     fn delegated(&mut self, call: CallId, child: &SessionId, round: Round) {
         let amount = round.grant.budget.as_loan(&self.ledger.granted());
         let waiting = round.delegation.waiting;
-        self.had_background |= waiting != Waiting::Foreground;
+        if waiting != Waiting::Foreground {
+            self.background_after.get_or_insert(self.longest_result);
+        }
         self.calls.delegated(call, child, waiting);
         self.awaited += usize::from(waiting == Waiting::Foreground);
         self.ledger.lend(amount);
@@ -496,6 +549,12 @@ impl State {
             Some(CallFault::Fatal { message }) => Some(message.clone()),
             Some(CallFault::Transient { message }) if self.faults >= MAX_ATTEMPTS => {
                 Some(format!("{message} (after {} attempts)", self.faults))
+            }
+            // What is too long even without all that can be left out stays too long.
+            Some(CallFault::Overflow { message })
+                if !self.transcript.can_compact() || self.overflows > MAX_OVERFLOWS =>
+            {
+                Some(message.clone())
             }
             _ => None,
         }

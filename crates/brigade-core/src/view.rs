@@ -23,6 +23,8 @@ pub enum Doing {
     Delegating,
     /// It says its last word after a limit.
     Finishing,
+    /// It makes a summary of what was said before.
+    Summarising,
     /// It is over.
     Ended(Outcome),
 }
@@ -241,14 +243,14 @@ impl Node {
     fn apply(&mut self, event: &Event) {
         match event {
             Event::Called { purpose, .. } => {
-                self.doing = if matches!(purpose, Purpose::Grace | Purpose::Summary) {
-                    Doing::Finishing
-                } else {
-                    Doing::Thinking
+                self.doing = match purpose {
+                    Purpose::Turn => Doing::Thinking,
+                    Purpose::Grace | Purpose::Summary => Doing::Finishing,
+                    Purpose::Compaction => Doing::Summarising,
                 };
             }
             Event::Replied { turn, reply, spent } => {
-                self.turns += 1;
+                self.turns += spent.turns;
                 self.own = self.own.plus(*spent);
                 self.calls.clear();
                 for (index, call) in (0..).zip(&reply.calls) {

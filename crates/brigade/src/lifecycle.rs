@@ -147,8 +147,8 @@ impl Observer {
 impl Subagent {
     fn fact(&mut self, event: &Event) -> Vec<Lifecycle> {
         match event {
-            Event::Replied { turn, reply, .. } => {
-                self.turns += 1;
+            Event::Replied { turn, reply, spent } => {
+                self.turns += spent.turns;
                 self.calls.clear();
                 self.started.clear();
                 for (index, call) in (0..).zip(&reply.calls) {

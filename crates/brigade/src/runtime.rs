@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brigade_core::event::Speaker;
 use brigade_core::faces::delegate::Keep;
-use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE, choose_model};
+use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE, settle_model};
 use brigade_core::grant::{Access, Authority, Grant};
 use brigade_core::state::Round;
 use brigade_core::{Agent, Delegation, Event, Face, Limit, Record, SessionId, State, Status};
@@ -152,9 +152,13 @@ impl Runtime {
         let (budget, turns, timeout) = (task.budget, task.turns, task.timeout);
         let more = More { budget, turns, timeout, ..More::default() };
         let mut agent = task.agent.unwrap_or_else(|| self.core.settings.lead.clone());
-        let usual = Agent { model: Some(self.core.settings.model.clone()), ..Agent::default() };
-        agent.model = choose_model(&agent, &usual);
-        agent.provider = None;
+        let settings = &self.core.settings;
+        let usual = Agent {
+            model: Some(settings.model.clone()),
+            fallbacks: settings.fallbacks.clone(),
+            ..Agent::default()
+        };
+        settle_model(&mut agent, &usual);
         let delegation =
             Delegation { agent: Some(agent.id.clone()), task: task.text.into(), ..Delegation::default() };
         // The model is looked up before anything is written: a wrong name leaves no session behind.

@@ -5,6 +5,7 @@
 //! always before an effect, and before anyone else learns of a result.
 
 mod act;
+mod compact;
 mod group;
 mod kin;
 mod lend;

@@ -17,6 +17,8 @@ use crate::tool::{ShellSettings, Toolbox, Workspace};
 pub struct Settings {
     /// The model of agents that name none: `provider/model`.
     pub model: String,
+    /// Models that take over, one after the other, where that one fails for good.
+    pub fallbacks: Vec<String>,
     /// The agent that takes a task from a person.
     pub lead: Agent,
     /// The agents that can be named.
@@ -93,6 +95,7 @@ impl Settings {
     pub fn new(model: impl Into<String>, workspace: Workspace) -> Settings {
         Settings {
             model: model.into(),
+            fallbacks: Vec::new(),
             lead: Settings::lead(),
             agents: Catalogue::default(),
             faces: Faces::default(),

@@ -64,13 +64,21 @@ pub(crate) struct Kit {
     pub(crate) agent_hash: Hash,
     pub(crate) authority: Authority,
     pub(crate) authority_hash: Hash,
-    pub(crate) model: ChosenModel,
+    first: Link,
+    /// Who takes over, one after the other.
+    rest: Vec<Link>,
     pub(crate) system: Arc<str>,
     pub(crate) specs: Arc<[ToolSpec]>,
-    pub(crate) meter: Meter,
-    /// Whether anybody knows what its model costs.
-    is_priced: bool,
     pub(crate) files: Files,
+}
+
+/// A model of an agent's chain, and what calls of it cost.
+pub(crate) struct Link {
+    pub(crate) name: String,
+    pub(crate) model: ChosenModel,
+    pub(crate) meter: Meter,
+    /// Whether anybody knows what it costs.
+    is_priced: bool,
 }
 
 impl Core {
@@ -87,19 +95,40 @@ impl Core {
         let own = Own { base_url: agent.api_base.clone(), key };
         self.models.choose_for(name, &own).map_err(|error| error.to_string())
     }
+
+    /// A model that may take over. An address and a key that the agent has of its own stay with its own provider.
+    fn fallback_for(&self, agent: &Agent, name: &str) -> Option<ChosenModel> {
+        let provider = |name: &str| name.split_once('/').map(|(provider, _)| provider.to_owned());
+        let is_own = provider(name) == agent.model.as_deref().and_then(provider);
+        // One that cannot be used here takes over for nobody.
+        if is_own { self.model_for(agent, name).ok() } else { self.models.choose(name).ok() }
+    }
 }
 
 impl Kit {
     /// Refuses a budget in dollars for a model whose price nobody knows: it could not be kept.
     pub(crate) fn can_keep(&self, budget: &Budget) -> Result<(), String> {
-        if self.is_priced || budget.usd == Limit::Unlimited {
-            return Ok(());
-        }
+        let links = std::iter::once(&self.first).chain(&self.rest);
+        let unpriced = links.into_iter().find(|link| !link.is_priced);
+        let Some(unpriced) = unpriced.filter(|_| budget.usd != Limit::Unlimited) else { return Ok(()) };
         Err(format!(
             "the price of the model '{}' is not known, so a budget in dollars cannot be kept; leave out --budget-usd \
              and budget.usd, and set one in tokens",
-            self.agent.model.as_deref().unwrap_or(&self.model.name)
+            unpriced.name
         ))
+    }
+
+    /// The model that is asked after so many were given up.
+    pub(crate) fn link(&self, given_up: usize) -> &Link {
+        match given_up {
+            0 => &self.first,
+            number => self.rest.get(number - 1).or(self.rest.last()).unwrap_or(&self.first),
+        }
+    }
+
+    /// Who takes over after so many were given up.
+    pub(crate) fn next_link(&self, given_up: usize) -> Option<&Link> {
+        self.rest.get(given_up)
     }
 }
 
@@ -244,32 +273,30 @@ impl Tree {
         let settings = self.settings();
         let wanted = self.model_override.as_deref().or(agent.model.as_deref()).unwrap_or(&settings.model);
         let model = self.core.model_for(&agent, wanted)?;
+        let may_use = |name: &&String| self.model_override.is_none() && authority.models.has(name);
+        let others = agent.fallbacks.iter().filter(may_use);
+        let others: Vec<(String, ChosenModel)> =
+            others.filter_map(|name| Some((name.clone(), self.core.fallback_for(&agent, name)?))).collect();
         let specs = self.specs(&agent, &authority, depth);
         let system = system(&agent, settings.instructions.as_deref());
         let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();
-        let price = model.provider.about(&model.name).price;
-        let meter = Meter {
-            price: price.unwrap_or_default(),
-            fixed_bytes: (system.len() + specs_bytes) as u64,
-            max_output: agent.max_tokens.unwrap_or(settings.limits.max_tokens),
+        let fixed_bytes = (system.len() + specs_bytes) as u64;
+        let max_output = agent.max_tokens.unwrap_or(settings.limits.max_tokens);
+        let link = |name: String, model: ChosenModel| {
+            let about = model.provider.about(&model.name);
+            let price = about.price.unwrap_or_default();
+            let meter = Meter { price, fixed_bytes, max_output, window: about.window };
+            Link { name, model, meter, is_priced: about.price.is_some() }
         };
+        let first = link(wanted.to_owned(), model);
+        let rest = others.into_iter().map(|(name, model)| link(name, model)).collect();
         let files = Files::new(
             settings.workspace.clone(),
             Arc::new(authority.permissions.clone()),
             authority.paths.clone(),
         );
-        let kit = Arc::new(Kit {
-            is_priced: price.is_some(),
-            agent,
-            agent_hash,
-            authority,
-            authority_hash,
-            model,
-            system,
-            specs,
-            meter,
-            files,
-        });
+        let kit =
+            Arc::new(Kit { agent, agent_hash, authority, authority_hash, first, rest, system, specs, files });
         lock(&self.kits).insert(key, kit.clone());
         Ok(kit)
     }

@@ -114,6 +114,7 @@ fn describe(definition: &Definition) -> String {
     row("file", Some(format!("{} ({})", definition.file.display(), definition.format.word())));
     row("provider", agent.provider.clone());
     row("model", Some(agent.model.clone().unwrap_or_else(|| "inherited".to_owned())));
+    row("fallbacks", (!agent.fallbacks.is_empty()).then(|| agent.fallbacks.join(", ")));
     row("api_base", agent.api_base.clone());
     row("api_key", definition.api_key.as_ref().map(|_| "set in the file".to_owned()));
     row("temperature", agent.temperature.map(|number| number.to_string()));

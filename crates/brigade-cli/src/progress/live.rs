@@ -190,6 +190,7 @@ fn doing(node: &Node, view: &View) -> (String, &'static str) {
                 count => (format!("waits for {count} agents"), "2"),
             }
         }
+        Doing::Summarising => ("summarising".to_owned(), "33"),
         Doing::Finishing => ("last word".to_owned(), "33"),
         Doing::Ended(outcome) => match &outcome.status {
             Status::Done | Status::Detached => (outcome.status.word().to_owned(), "32"),

@@ -75,7 +75,9 @@ fn total(view: &View) -> [String; 7] {
 fn state_word(doing: &Doing) -> String {
     match doing {
         Doing::Waiting => "waiting".to_owned(),
-        Doing::Thinking | Doing::Tool(_) | Doing::Delegating | Doing::Finishing => "unfinished".to_owned(),
+        Doing::Thinking | Doing::Tool(_) | Doing::Delegating | Doing::Finishing | Doing::Summarising => {
+            "unfinished".to_owned()
+        }
         Doing::Ended(outcome) => match &outcome.status {
             Status::Incomplete { limit } => format!("incomplete: {limit}"),
             status => status.word().to_owned(),

@@ -43,7 +43,7 @@ pub(crate) fn rows<'a>(tree: &'a Tree, root: &SessionId, most: usize) -> Vec<Row
 
 fn rank(node: &Node) -> u8 {
     match &node.doing {
-        Doing::Thinking | Doing::Tool(_) | Doing::Finishing | Doing::Delegating => 0,
+        Doing::Thinking | Doing::Tool(_) | Doing::Finishing | Doing::Delegating | Doing::Summarising => 0,
         Doing::Waiting => 1,
         Doing::Ended(outcome) if outcome.status == Status::Done => 3,
         Doing::Ended(_) => 2,

@@ -48,6 +48,7 @@ const KEEP: Kind = Word(&["root", "none"]);
 /// All keys.
 pub(super) static ROOT: &[(&str, Kind)] = &[
     ("model", Text),
+    ("fallbacks", Texts),
     ("default_agent", Text),
     ("store", Text),
     ("agents", Section(&[("paths", Texts)])),

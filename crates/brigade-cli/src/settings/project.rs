@@ -16,8 +16,9 @@ use crate::trust::{Content, Files};
 ///
 /// Permissions, the mode `auto` among them, and servers that are started are allowed: `brigade trust` shows them
 /// before they count. The rules of a project are added to those of the person and cannot take one away.
-const MAY_SET: [&str; 11] = [
+const MAY_SET: [&str; 12] = [
     "model",
+    "fallbacks",
     "default_agent",
     "delegation",
     "swarm",
@@ -94,14 +95,23 @@ fn place_scripts(table: &mut Table, root: &Path) {
     for (key, value) in table {
         match value {
             Value::Table(inner) => place_scripts(inner, root),
-            Value::String(text) if key == "model" => {
-                if let Some(path) = text.strip_prefix(SCRIPT).map(PathBuf::from)
-                    && let Some(path) = root.join(path).to_str()
-                {
-                    *text = format!("{SCRIPT}{path}");
+            Value::String(text) if key == "model" => place_script(text, root),
+            Value::Array(names) if key == "fallbacks" => {
+                for name in names {
+                    if let Value::String(text) = name {
+                        place_script(text, root);
+                    }
                 }
             }
             _ => {}
         }
+    }
+}
+
+fn place_script(model: &mut String, root: &Path) {
+    if let Some(path) = model.strip_prefix(SCRIPT).map(PathBuf::from)
+        && let Some(path) = root.join(path).to_str()
+    {
+        *model = format!("{SCRIPT}{path}");
     }
 }

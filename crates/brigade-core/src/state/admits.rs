@@ -71,7 +71,7 @@ impl State {
         let purpose_fits = match purpose {
             // Where the last word is the agent's own there is nothing to ask.
             Purpose::Turn => turns_left && self.report != Report::Asked && !self.is_answered(),
-            Purpose::Compaction => turns_left,
+            Purpose::Compaction => turns_left && self.transcript.can_compact(),
             Purpose::Grace => self.report == Report::NotOwed && !turns_left && self.may_say_last_word(),
             Purpose::Summary => match self.report {
                 Report::Owed => self.is_answered() || (!turns_left && self.may_say_last_word()),

@@ -9,6 +9,8 @@ use crate::state::Purpose;
 pub(super) const GRACE_OUTPUT: u64 = 1024;
 /// The least output that makes a turn worth its input.
 pub(super) const LEAST_OUTPUT: u64 = 64;
+/// The output that a summary of earlier turns asks for, at most.
+const SUMMARY_OUTPUT: u64 = 2048;
 
 /// What a model call costs, as far as it is known beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct Meter {
     pub fixed_bytes: u64,
     /// The most output tokens that a turn asks for.
     pub max_output: u64,
+    /// How many tokens a request and its reply may have together, where it is known.
+    pub window: Option<u64>,
 }
 
 /// The most that a call can cost.
@@ -103,24 +107,39 @@ impl Ledger {
     }
 
     pub(super) fn worst_case(&self, meter: &Meter, input: u64, purpose: Purpose) -> Result<Worst, Which> {
-        let (free, wanted, least) = match purpose {
+        match purpose {
             Purpose::Turn | Purpose::Compaction => {
-                (self.lendable(meter, input), meter.max_output, LEAST_OUTPUT.min(meter.max_output))
+                let least = LEAST_OUTPUT.min(meter.max_output);
+                // What does not fit into the window is not paid for either.
+                let fitting = meter.window.map_or(u64::MAX, |window| window.saturating_sub(input));
+                let wanted = meter.max_output.min(fitting.max(least));
+                worst(meter, self.lendable(meter, input), input, wanted, least)
             }
             // The own reserve pays: even one word is better than none.
-            Purpose::Grace | Purpose::Summary => (self.free(), GRACE_OUTPUT.min(meter.max_output), 1),
-        };
-        let by_tokens = free.tokens.number().saturating_sub(input);
-        if by_tokens < least {
-            return Err(Which::Tokens);
+            Purpose::Grace | Purpose::Summary => {
+                worst(meter, self.free(), input, GRACE_OUTPUT.min(meter.max_output), 1)
+            }
         }
-        let max_output = wanted.min(by_tokens).min(affordable_output(meter, free.usd, input));
-        if max_output < least {
-            return Err(Which::Usd);
-        }
-        let usd = meter.price.worst(input, max_output);
-        Ok(Worst { amount: Amount { tokens: input.saturating_add(max_output), usd, agents: 0 }, max_output })
     }
+
+    /// A summary is asked for with a request of its own, and leaves the reserve for the next usual one untouched.
+    pub(super) fn worst_summary(&self, meter: &Meter, usual: u64, input: u64) -> Result<Worst, Which> {
+        let wanted = SUMMARY_OUTPUT.min(meter.max_output);
+        worst(meter, self.lendable(meter, usual), input, wanted, LEAST_OUTPUT.min(wanted))
+    }
+}
+
+fn worst(meter: &Meter, free: Budget, input: u64, wanted: u64, least: u64) -> Result<Worst, Which> {
+    let by_tokens = free.tokens.number().saturating_sub(input);
+    if by_tokens < least {
+        return Err(Which::Tokens);
+    }
+    let max_output = wanted.min(by_tokens).min(affordable_output(meter, free.usd, input));
+    if max_output < least {
+        return Err(Which::Usd);
+    }
+    let usd = meter.price.worst(input, max_output);
+    Ok(Worst { amount: Amount { tokens: input.saturating_add(max_output), usd, agents: 0 }, max_output })
 }
 
 /// What a session keeps for its last word: one call with its whole input.

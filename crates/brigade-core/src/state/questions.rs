@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{CallState, Ledger, Loan, Meter, OpenCall, Phase, Purpose, Round, State, Worst};
+use super::{CallState, Digest, Ledger, Loan, Meter, OpenCall, Phase, Purpose, Round, State, Worst};
 use crate::delegation::{Outcome, Which};
 use crate::grant::Budget;
 use crate::id::{CallId, Hash, SessionId};
-use crate::message::{Message, ToolCall};
+use crate::message::{Message, Stop, ToolCall};
 use crate::text::Text;
+
+/// About how many bytes a token has.
+const TOKEN_BYTES: u64 = 4;
 
 impl State {
     /// The limit that was recorded as reached.
@@ -23,9 +26,14 @@ impl State {
         self.limit.map(|limit| format!("the {limit} limit was reached"))
     }
 
-    /// Whether a child was ever started in the background.
-    pub fn had_background(&self) -> bool {
-        self.had_background
+    /// The bytes of the longest result when a child was first started in the background, if one ever was.
+    pub fn background_after(&self) -> Option<usize> {
+        self.background_after
+    }
+
+    /// Whether the output limit cut the last reply off.
+    pub fn was_cut_off(&self) -> bool {
+        self.transcript.last_stop() == Some(Stop::Length)
     }
 
     /// The bytes of the longest result that a child brought.
@@ -151,6 +159,41 @@ impl State {
     /// The most that the next call of this purpose can cost, and the output that it may ask for.
     pub fn worst_case(&self, meter: &Meter, purpose: Purpose) -> Result<Worst, Which> {
         self.ledger.worst_case(meter, self.transcript.input_estimate(meter), purpose)
+    }
+
+    /// The most that a summary can cost for which a text of this many bytes is read.
+    pub fn worst_summary(&self, meter: &Meter, bytes: u64) -> Result<Worst, Which> {
+        self.ledger.worst_summary(meter, self.transcript.input_estimate(meter), bytes.div_ceil(2))
+    }
+
+    /// Whether the conversation is better made shorter before the next call: it nears the window, and there is enough
+    /// that a summary can stand for.
+    pub fn nears_window(&self, meter: &Meter) -> bool {
+        let Some(window) = meter.window else { return false };
+        let input = self.transcript.input_estimate(meter);
+        let room = window.saturating_sub(meter.max_output.min(window / 4));
+        if input <= room / 10 * 9 || !self.transcript.can_compact() || self.limit_due().is_some() {
+            return false;
+        }
+        self.transcript.digestible_bytes(self.kept_bytes(meter)) / TOKEN_BYTES >= input / 4
+    }
+
+    /// The older part of the conversation as a text to be summarised, clipped to what the model can read.
+    pub fn digest(&self, meter: &Meter) -> Digest {
+        // Half a token for each byte, and half of the window for them.
+        let readable = meter.window.unwrap_or_else(|| self.transcript.input_estimate(meter) / 2);
+        let room = usize::try_from(readable >> self.overflows).unwrap_or(usize::MAX);
+        self.transcript.digest(room, self.kept_bytes(meter))
+    }
+
+    /// How many bytes of the newest turns stay whole beside a summary: none where even that was too long.
+    fn kept_bytes(&self, meter: &Meter) -> u64 {
+        if self.overflows > 0 { 0 } else { meter.window.unwrap_or_default() / 4 }
+    }
+
+    /// How many models of the agent's chain were given up in this round.
+    pub fn given_up(&self) -> usize {
+        self.given_up
     }
 
     /// What can be lent now: all that is neither spent, reserved nor lent, without the session's own reserve.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::delegation::{Delegation, Which};
 use crate::event::Speaker;
 use crate::id::{CallId, Hash};
-use crate::message::{CallResult, Message, Reply, ToolCall, ToolOutput};
+use crate::message::{CallResult, Message, Reply, Stop, ToolCall, ToolOutput};
 use crate::money::Usage;
-use crate::state::Meter;
+use crate::state::{Digest, Meter, digest};
 use crate::text::Text;
 
 #[derive(Debug, Clone)]
-enum Entry {
+pub(super) enum Entry {
     Words(Text),
     Turn { turn: u32, reply: Arc<Reply>, outputs: Vec<Option<ToolOutput>> },
 }
@@ -55,6 +55,8 @@ pub struct Transcript {
     entries: Vec<Entry>,
     last_turn: u32,
     last_reply: Option<usize>,
+    /// Where the task of the round stands.
+    task: Option<usize>,
     unheard: u32,
     /// Words that came while the model was answering: they stand after its reply.
     held: Vec<Text>,
@@ -72,6 +74,7 @@ impl Default for Transcript {
             entries: Vec::new(),
             last_turn: 0,
             last_reply: None,
+            task: None,
             unheard: 0,
             held: Vec::new(),
             model_is_answering: false,
@@ -118,6 +121,7 @@ impl Transcript {
             )),
             None => words,
         };
+        self.task = Some(self.entries.len());
         self.push_words(words);
         self.unheard += 1;
     }
@@ -186,25 +190,78 @@ impl Transcript {
         }
     }
 
-    /// Replaces all before the turn `keep_from` by a summary. Words after the last turn belong to the next one.
-    pub(super) fn compact(&mut self, summary: &Text, keep_from: u32) {
+    /// Whether there is anything that a summary could stand for.
+    pub(super) fn can_compact(&self) -> bool {
+        self.last_reply.is_some()
+    }
+
+    /// The first turn that stays whole where the newest may have this many bytes. One turn at least does not stay.
+    fn keep_from(&self, most: u64) -> u32 {
+        let mut keep_from = self.last_turn.saturating_add(1);
+        let mut kept = 0_u64;
+        let mut turns = self.entries.iter().filter(|entry| matches!(entry, Entry::Turn { .. })).count();
+        for entry in self.entries.iter().rev() {
+            kept = kept.saturating_add(entry.bytes() as u64);
+            if kept > most || turns <= 1 {
+                break;
+            }
+            if let Entry::Turn { turn, .. } = entry {
+                keep_from = *turn;
+                turns -= 1;
+            }
+        }
+        keep_from
+    }
+
+    /// Where the part begins that stays beside a summary. Words after the last turn belong to the next one.
+    fn first_kept(&self, keep_from: u32) -> usize {
         let first_kept = self.entries.iter().position(|entry| match entry {
             Entry::Turn { turn, .. } => *turn >= keep_from,
             Entry::Words(_) => false,
         });
-        let after_last_turn = self.last_reply.map_or(0, |last| last + 1);
-        let kept = self.entries.split_off(first_kept.unwrap_or(after_last_turn));
+        first_kept.unwrap_or(self.last_reply.map_or(0, |last| last + 1))
+    }
+
+    /// The bytes that a summary would stand for: all but the newest turns and the task.
+    pub(super) fn digestible_bytes(&self, kept: u64) -> u64 {
+        let older = self.entries[..self.first_kept(self.keep_from(kept))].iter().enumerate();
+        let older = older.filter(|(at, _)| Some(*at) != self.task);
+        older.fold(0, |sum: u64, (_, entry)| sum.saturating_add(entry.bytes() as u64))
+    }
+
+    /// A text of all but the newest turns, of about `room` bytes at most.
+    pub(super) fn digest(&self, room: usize, kept: u64) -> Digest {
+        let keep_from = self.keep_from(kept);
+        Digest { text: digest::render(&self.entries[..self.first_kept(keep_from)], room), keep_from }
+    }
+
+    /// Replaces all before the turn `keep_from` by a summary, except the task of the round.
+    pub(super) fn compact(&mut self, summary: &Text, keep_from: u32) {
+        let first_kept = self.first_kept(keep_from);
+        let kept = self.entries.split_off(first_kept);
+        let task = self.task.and_then(|at| match self.entries.get(at) {
+            Some(Entry::Words(words)) => Some(words.clone()),
+            Some(Entry::Turn { .. }) | None => None,
+        });
         let words = Text::from(format!("Summary of the conversation before this point:\n{summary}"));
         self.fingerprint = Hash::of(b"transcript");
         self.hashed = 0;
         self.reported = 0;
         self.bytes_since = 0;
         self.entries.clear();
+        let before_kept = if task.is_some() { 2 } else { 1 };
+        self.task = match task {
+            Some(task) => {
+                self.push_words(task);
+                Some(0)
+            }
+            None => self.task.and_then(|at| at.checked_sub(first_kept)).map(|at| at + before_kept),
+        };
         self.push_words(words);
         self.entries.extend(kept);
         self.last_reply = self.entries.iter().rposition(|entry| matches!(entry, Entry::Turn { .. }));
         let kept_bytes =
-            self.entries[1..].iter().fold(0, |sum: usize, entry| sum.saturating_add(entry.bytes()));
+            self.entries[before_kept..].iter().fold(0, |sum: usize, entry| sum.saturating_add(entry.bytes()));
         self.grow(kept_bytes);
     }
 
@@ -236,6 +293,13 @@ impl Transcript {
             _ => None,
         });
         spoken.unwrap_or_default()
+    }
+
+    pub(super) fn last_stop(&self) -> Option<Stop> {
+        match self.entries.get(self.last_reply?)? {
+            Entry::Turn { reply, .. } => Some(reply.stop),
+            Entry::Words(_) => None,
+        }
     }
 
     pub(super) fn tool_call(&self, call: CallId) -> Option<&ToolCall> {

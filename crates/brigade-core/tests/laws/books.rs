@@ -87,6 +87,9 @@ impl Books {
                 self.is_overrun |= spent.overrun != Amount::default();
                 if self.purpose == Some(Purpose::Grace) {
                     self.last_words += 1;
+                } else if self.purpose == Some(Purpose::Compaction) {
+                    // A turn that did not fit is asked anew, and its calls are nothing.
+                    self.turns.remove(turn);
                 } else if spent.overrun == Amount::default() {
                     let calls = (0..).zip(&reply.calls).map(|(index, _)| CallId { turn: *turn, index });
                     self.open_calls = calls.collect();
@@ -298,11 +301,22 @@ impl Run {
     fn progress(&mut self, world: &mut World) {
         if self.state.open_call().is_some() {
             let event = self.answer_of_the_model(world);
-            return self.record(event, world);
+            return self.take_reply(event, world);
         }
         let calls = self.state.unanswered();
         let call = calls[world.chance.below(calls.len() as u64) as usize];
         self.see_to(call, world);
+    }
+
+    /// Records how a call ended; a summary is made use of at once.
+    fn take_reply(&mut self, event: Event, world: &mut World) {
+        let is_summary = matches!(event, Event::Replied { .. })
+            && self.state.open_call().is_some_and(|open| open.purpose == Purpose::Compaction);
+        self.record(event, world);
+        if is_summary {
+            let keep_from = self.state.upcoming().0.saturating_sub(world.chance.below(3) as u32);
+            self.record(Event::Compacted { summary: "so far".into(), keep_from }, world);
+        }
     }
 
     fn see_to(&mut self, call: CallId, world: &mut World) {
@@ -382,7 +396,11 @@ impl Run {
         let cause = match world.chance.below(12) {
             1 | 2 => CallFault::Transient { message: "busy".to_owned() },
             3 => CallFault::Stopped,
-            4 => CallFault::Fatal { message: "gone".to_owned() },
+            4 => match world.chance.below(3) {
+                0 => CallFault::Fatal { message: "gone".to_owned() },
+                1 => CallFault::GivenUp { message: "gone".to_owned(), next: "another".to_owned() },
+                _ => CallFault::Overflow { message: "long".to_owned() },
+            },
             number => {
                 let calls = if (5..=9).contains(&number) { world.chance.below(4) } else { 0 };
                 let call = ToolCall { name: "tool".to_owned(), arguments: "{}".into(), provider_id: None };
@@ -461,7 +479,7 @@ impl Run {
                     self.call_model(purpose, world);
                     if let Some(open) = self.state.open_call() {
                         let (turn, reply) = (open.turn, Reply { text: "over".into(), ..Reply::default() });
-                        self.record(
+                        self.take_reply(
                             Event::Replied { turn, reply, spent: Spent { turns: 1, ..Spent::default() } },
                             world,
                         );

@@ -73,6 +73,8 @@ pub(crate) fn samples() -> Vec<Event> {
     let faults = [
         CallFault::Transient { message: "m".to_owned() },
         CallFault::Fatal { message: "m".to_owned() },
+        CallFault::Overflow { message: "m".to_owned() },
+        CallFault::GivenUp { message: "m".to_owned(), next: "n".to_owned() },
         CallFault::Interrupted,
         CallFault::Stopped,
         CallFault::Unaffordable,

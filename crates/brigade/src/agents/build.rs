@@ -136,6 +136,7 @@ impl Builder {
             Key::Description => return self.description(value),
             Key::Prompt => return self.prompt(field),
             Key::Model => return self.model(value, format),
+            Key::Fallbacks => self.agent.fallbacks = value::names(value)?,
             Key::Provider => self.agent.provider = value::text(value)?.filter(|name| !name.is_empty()),
             Key::Credential => {
                 self.api_key = value::text(value)?.filter(|key| !key.is_empty()).map(Secret::new)

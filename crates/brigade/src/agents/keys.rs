@@ -33,6 +33,7 @@ pub(super) enum Key {
     Timeout,
     TimeoutMinutes,
     MaxConcurrency,
+    Fallbacks,
     AllowSkills,
     IgnoreInstructions,
     /// A section with keys of this table.
@@ -59,6 +60,7 @@ const TABLE: &[(&[&str], Key)] = &[
     (&["description"], Key::Description),
     (&["prompt", "system", "system_prompt", "instructions", "developer_instructions"], Key::Prompt),
     (&["model", "goose_model"], Key::Model),
+    (&["fallbacks"], Key::Fallbacks),
     (&["provider", "goose_provider"], Key::Provider),
     (&["api_key"], Key::Credential),
     (&["api_base", "base_url"], Key::ApiBase),

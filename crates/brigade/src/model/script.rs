@@ -32,6 +32,8 @@ struct File {
     /// A file that gets a line for every request: `session turn attempt`.
     journal: Option<std::path::PathBuf>,
     reply: Vec<Entry>,
+    /// The most tokens of a request, a quarter of its bytes; more is refused.
+    window: Option<u64>,
     price: DollarsPerMillion,
 }
 
@@ -80,6 +82,8 @@ enum Fault {
     Refused,
     /// The stream ends before the terminal event.
     Cut,
+    /// The conversation is too long.
+    Overflow,
     /// Nothing ever comes.
     Hang,
 }
@@ -179,6 +183,9 @@ impl Model for Script {
             Ok(answer) => answer,
             Err(error) => return stream::iter([Err(error)]).boxed(),
         };
+        if self.file.window.is_some_and(|window| request_bytes(&request).div_ceil(4) > window) {
+            return stream::iter([Err(too_long())]).boxed();
+        }
         let delay = Duration::from_millis(entry.delay_ms);
         let chunk_delay = Duration::from_millis(entry.chunk_delay_ms);
         let items: Vec<Result<Chunk, ModelError>> = match entry.fault {
@@ -186,6 +193,7 @@ impl Model for Script {
                 vec![Err(ModelError::Transient("the scripted model is overloaded".to_owned()))]
             }
             Some(Fault::Refused) => vec![Err(ModelError::Fatal("the scripted model refuses".to_owned()))],
+            Some(Fault::Overflow) => vec![Err(too_long())],
             Some(Fault::Hang) => return stream::pending().boxed(),
             Some(Fault::Cut) | None => chunks.into_iter().map(Ok).collect(),
         };
@@ -207,8 +215,14 @@ impl Model for Script {
         let nano = |dollars: f64| (dollars.max(0.0) * 1e9).round() as u64;
         let (input, output) = (nano(self.file.price.input), nano(self.file.price.output));
         let price = Price { input, output, cache_read: input, cache_write: input };
-        About { price: Some(price), ..About::default() }
+        About { price: Some(price), window: self.file.window, max_output: None }
     }
+}
+
+fn too_long() -> ModelError {
+    ModelError::Overflow(
+        "the conversation is longer than the context window of the scripted model".to_owned(),
+    )
 }
 
 fn pieces(text: &str, count: usize) -> Vec<Chunk> {

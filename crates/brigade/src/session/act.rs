@@ -84,7 +84,11 @@ impl Driver {
             return self.ask_for_children(call, written).await.map(|()| None);
         }
         let arguments = json::parse(written.arguments.as_str()).map_err(|cause| {
-            ToolOutput::error(format!("The arguments of {} are no JSON: {cause}", written.name))
+            let cut = match self.state.was_cut_off() {
+                true => "; your reply was cut off at its output limit, so make the call shorter",
+                false => "",
+            };
+            ToolOutput::error(format!("The arguments of {} are no JSON: {cause}{cut}", written.name))
         })?;
         if written.name == MESSAGE {
             return self.say(call, &arguments).map(|()| None);

@@ -26,28 +26,37 @@ const MOST_LINES: usize = 200;
 impl Driver {
     /// The tools of the next request.
     pub(super) fn offered(&self) -> Arc<[ToolSpec]> {
-        let (acts, reads) = (self.state.had_background(), self.has_long_results());
-        if !acts && !reads {
+        let (background, reads) = (self.state.background_after(), self.has_long_results());
+        if background.is_none() && !reads {
             return self.kit.specs.clone();
         }
         let mut specs = self.kit.specs.to_vec();
-        if acts {
+        // In the order in which they appeared, so that what the provider has in its cache stays good.
+        let reads_came_first = background.is_some_and(|longest| self.is_long(longest));
+        if reads && reads_came_first {
+            specs.push(read_spec());
+        }
+        if background.is_some() {
             specs.extend([tell_spec(), stop_spec()]);
         }
-        if reads {
+        if reads && !reads_came_first {
             specs.push(read_spec());
         }
         specs.into()
     }
 
     fn has_long_results(&self) -> bool {
-        self.state.longest_result() > self.tree.settings().limits.result_bytes
+        self.is_long(self.state.longest_result())
+    }
+
+    fn is_long(&self, bytes: usize) -> bool {
+        bytes > self.tree.settings().limits.result_bytes
     }
 
     /// Whether this is one of these tools, and there is something to act on.
     pub(super) fn is_kin_tool(&self, name: &str) -> bool {
         match name {
-            TELL | STOP => self.state.had_background(),
+            TELL | STOP => self.state.background_after().is_some(),
             READ_RESULT => self.has_long_results(),
             _ => false,
         }

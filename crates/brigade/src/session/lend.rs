@@ -107,8 +107,8 @@ impl Driver {
             return Attempt::Refused;
         }
         let budget = self.share(&waiting);
-        let least = waiting.kit.meter.least_loan(waiting.delegation.task.len() as u64);
-        let agents_left = self.state.lendable(&self.kit.meter).agents.number();
+        let least = waiting.kit.link(0).meter.least_loan(waiting.delegation.task.len() as u64);
+        let agents_left = self.state.lendable(self.meter()).agents.number();
         if !budget.fits(least) || agents_left == 0 {
             if !self.state.loans().is_empty() {
                 return Attempt::WaitForRefund(Box::new(waiting));
@@ -154,7 +154,7 @@ impl Driver {
 
     /// What a child is lent: its explicit budget, or an equal part of what is free for those that can start now.
     fn share(&self, waiting: &Waiting) -> Budget {
-        let free = self.state.lendable(&self.kit.meter);
+        let free = self.state.lendable(self.meter());
         let others: usize = self.waiting.values().map(std::collections::VecDeque::len).sum();
         let others = others as u64;
         let slots = self.tree.slots.free(&waiting.lane) as u64;

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use brigade_core::delegation::Which;
 use brigade_core::event::CallFault;
+use brigade_core::message::Stop;
 use brigade_core::money::Amount;
-use brigade_core::state::Worst;
-use brigade_core::{Event, Purpose, Reply, Spent, Usage};
+use brigade_core::state::{Digest, MAX_ATTEMPTS, Meter, Worst};
+use brigade_core::{Event, Hash, Purpose, Reply, Spent, Usage};
 use futures::StreamExt;
 use tokio::time::Instant;
 
-use super::{Driver, Fatal, sleep_until};
+use super::{Driver, Fatal, compact, sleep_until};
 use crate::live::Live;
 use crate::model::{Chunk, Ingest, ModelError, Request};
 
@@ -18,17 +19,34 @@ use crate::model::{Chunk, Ingest, ModelError, Request};
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
+/// How often a model is asked before the next one of the chain takes over.
+const PATIENCE: u32 = 3;
+
+/// A call that is about to be made.
+struct Ask {
+    purpose: Purpose,
+    turn: u32,
+    attempt: u32,
+    worst: Worst,
+    /// What is to be summarised, where that is the purpose.
+    digest: Option<Digest>,
+}
+
 /// How a call ended.
 enum Heard {
     Reply(Box<Reply>, Usage),
-    Fault(CallFault, Began),
+    Fault(CallFault, Cost),
 }
 
-/// Whether the model may have begun to work on a call that brought no reply.
+/// What a call cost that brought no reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Began {
-    No,
-    Yes,
+enum Cost {
+    /// The model did not begin.
+    Nothing,
+    /// It may have worked: the reserve is the most that it can be.
+    Doubtful,
+    /// It said.
+    Known(Usage),
 }
 
 impl Driver {
@@ -45,15 +63,12 @@ impl Driver {
         {
             return Ok(());
         }
-        let (turn, attempt) = self.state.upcoming();
-        let worst = match self.state.worst_case(&self.kit.meter, purpose) {
-            Ok(worst) => worst,
-            Err(which) => {
-                self.cannot_pay(purpose, which, turn, attempt);
-                return Ok(());
-            }
+        let Some(ask) = self.ask(purpose) else { return Ok(()) };
+        let Ask { purpose, turn, attempt, worst, .. } = ask;
+        let request = match &ask.digest {
+            Some(digest) => Hash::of(digest.text.as_bytes()),
+            None => self.state.fingerprint(),
         };
-        let request = self.state.fingerprint();
         let called = Event::Called { turn, attempt, purpose, reserved: worst.amount, request };
         if !self.record(called) {
             return Err(self.contradiction("call the model"));
@@ -63,9 +78,36 @@ impl Driver {
             // Words from outside came first; the call did not happen.
             return Ok(());
         }
-        let heard = self.converse(purpose, turn, attempt, worst).await?;
-        self.settle(heard, turn, attempt, worst.amount);
+        let heard = self.converse(&ask).await?;
+        self.settle(heard, ask);
         Ok(())
+    }
+
+    /// The call to be made for this purpose; none where it cannot be paid. What nears the window is made shorter first.
+    fn ask(&mut self, purpose: Purpose) -> Option<Ask> {
+        let meter = *self.meter();
+        let purpose = match purpose {
+            Purpose::Turn | Purpose::Summary if self.state.nears_window(&meter) => Purpose::Compaction,
+            purpose => purpose,
+        };
+        let (turn, attempt) = self.state.upcoming();
+        let digest = (purpose == Purpose::Compaction).then(|| self.state.digest(&meter));
+        let worst = match &digest {
+            Some(digest) => self.state.worst_summary(&meter, compact::bytes(digest)),
+            None => self.state.worst_case(&meter, purpose),
+        };
+        match worst {
+            Ok(worst) => Some(Ask { purpose, turn, attempt, worst, digest }),
+            Err(which) => {
+                self.cannot_pay(purpose, which, turn, attempt);
+                None
+            }
+        }
+    }
+
+    /// What calls of the model cost that is asked now.
+    pub(super) fn meter(&self) -> &Meter {
+        &self.kit.link(self.state.given_up()).meter
     }
 
     fn cannot_pay(&mut self, purpose: Purpose, which: Which, turn: u32, attempt: u32) {
@@ -99,38 +141,38 @@ impl Driver {
         Ok(())
     }
 
-    fn request(&self, purpose: Purpose, turn: u32, attempt: u32, worst: Worst) -> Request {
-        let tools = match purpose {
+    fn request(&self, ask: &Ask, model: &str) -> Request {
+        let tools = match ask.purpose {
             Purpose::Turn => self.offered(),
             Purpose::Grace | Purpose::Summary | Purpose::Compaction => [].into(),
+        };
+        let (system, messages) = match &ask.digest {
+            Some(digest) => (compact::system(), compact::messages(digest)),
+            None => (self.kit.system.clone(), self.state.messages()),
         };
         Request {
             session: self.state.session().clone(),
             agent: self.kit.agent.id.clone(),
             role: self.state.round().and_then(|round| round.delegation.role.clone()),
-            turn,
-            attempt,
-            purpose,
-            model: self.kit.model.name.clone(),
-            system: self.kit.system.clone(),
+            turn: ask.turn,
+            attempt: ask.attempt,
+            purpose: ask.purpose,
+            model: model.to_owned(),
+            system,
             tools,
-            messages: self.state.messages(),
-            max_tokens: worst.max_output,
+            messages,
+            max_tokens: ask.worst.max_output,
             temperature: self.kit.agent.temperature,
         }
     }
 
     /// Sends the request and listens until the reply is whole, the time is up or the session is stopped.
-    async fn converse(
-        &mut self,
-        purpose: Purpose,
-        turn: u32,
-        attempt: u32,
-        worst: Worst,
-    ) -> Result<Heard, Fatal> {
-        let mut stream = self.kit.model.provider.stream(self.request(purpose, turn, attempt, worst));
+    async fn converse(&mut self, ask: &Ask) -> Result<Heard, Fatal> {
+        let purpose = ask.purpose;
+        let model = &self.kit.link(self.state.given_up()).model;
+        let mut stream = model.provider.stream(self.request(ask, &model.name));
         let mut ingest = Ingest::default();
-        let mut began = Began::No;
+        let mut cost = Cost::Nothing;
         let silence = self.tree.settings().limits.model_silence;
         let deadline = match purpose {
             Purpose::Grace | Purpose::Summary if self.state.limit_recorded() == Some(Which::Time) => {
@@ -146,7 +188,7 @@ impl Driver {
                 message = self.inbox.recv() => {
                     self.take_aside(message).await?;
                     if self.state.open_call().is_none() || self.state.cancelled().is_some() {
-                        return Ok(Heard::Fault(CallFault::Stopped, Began::Yes));
+                        return Ok(Heard::Fault(CallFault::Stopped, Cost::Doubtful));
                     }
                     continue;
                 }
@@ -156,11 +198,11 @@ impl Driver {
                     if purpose != Purpose::Grace {
                         self.record(Event::LimitReached { which: Which::Time });
                     }
-                    return Ok(Heard::Fault(CallFault::Stopped, Began::Yes));
+                    return Ok(Heard::Fault(CallFault::Stopped, Cost::Doubtful));
                 }
                 () = tokio::time::sleep_until(silent_until) => {
                     let message = format!("the model was silent for {} s", silence.as_secs());
-                    return Ok(Heard::Fault(CallFault::Transient { message }, Began::Yes));
+                    return Ok(Heard::Fault(CallFault::Transient { message }, Cost::Doubtful));
                 }
             };
             silent_until = Instant::now() + silence;
@@ -170,22 +212,26 @@ impl Driver {
                     continue;
                 }
                 Some(Ok(chunk)) => {
-                    began = Began::Yes;
+                    cost = Cost::Doubtful;
                     ingest.take(chunk)
                 }
                 Some(Err(error)) => Err(error),
                 None => break,
             };
             match text {
-                Ok(Some(text)) => self.show(turn, text),
+                Ok(Some(text)) if purpose != Purpose::Compaction => self.show(ask.turn, text),
+                Ok(Some(_)) => {}
                 Ok(None) if ingest.is_done() => break,
                 Ok(None) => {}
-                Err(error) => return Ok(Heard::Fault(fault(error), began)),
+                Err(error) => return Ok(Heard::Fault(fault(error), cost)),
             }
         }
         Ok(match ingest.finish() {
-            Ok((reply, usage)) => Heard::Reply(Box::new(reply), usage),
-            Err(error) => Heard::Fault(fault(error), began),
+            Ok((reply, usage)) => match silence_of(&reply, ask) {
+                Some(fault) => Heard::Fault(fault, Cost::Known(usage)),
+                None => Heard::Reply(Box::new(reply), usage),
+            },
+            Err(error) => Heard::Fault(fault(error), cost),
         })
     }
 
@@ -196,35 +242,75 @@ impl Driver {
         }
     }
 
-    fn settle(&mut self, heard: Heard, turn: u32, attempt: u32, reserved: Amount) {
-        match heard {
-            Heard::Reply(reply, usage) => {
-                let spent = self.cost(usage, reserved);
+    fn settle(&mut self, heard: Heard, ask: Ask) {
+        let Ask { turn, attempt, worst, digest, .. } = ask;
+        match (heard, digest) {
+            (Heard::Reply(reply, usage), None) => {
+                let spent = Spent { turns: 1, ..self.cost(usage, worst.amount) };
                 self.record(Event::Replied { turn, reply: *reply, spent });
             }
-            Heard::Fault(cause, began) => {
+            (Heard::Reply(reply, usage), Some(Digest { keep_from, .. })) => {
+                let (spent, summary) = (self.cost(usage, worst.amount), reply.text.clone());
+                self.record(Event::Replied { turn, reply: *reply, spent });
+                self.record(Event::Compacted { summary, keep_from });
+            }
+            (Heard::Fault(cause, cost), _) => {
                 let session = self.state.session().clone();
                 self.tree.watchers.send(Live::Discarded { session, turn });
-                // Whoever answered may have worked and be paid for it: the reserve is the most that it can be.
-                let spent = match began {
-                    Began::Yes => Spent::doubtful(reserved),
-                    Began::No => Spent::default(),
+                let spent = match cost {
+                    Cost::Nothing => Spent::default(),
+                    Cost::Doubtful => Spent::doubtful(worst.amount),
+                    Cost::Known(usage) => self.cost(usage, worst.amount),
                 };
+                let cause = self.or_another_model(cause);
                 self.record(Event::CallFailed { turn, attempt, cause, spent });
             }
         }
     }
 
-    fn cost(&self, usage: Usage, reserved: Amount) -> Spent {
-        let usd = self.kit.meter.price.of(usage);
-        let used = Amount { tokens: usage.total(), usd, agents: 0 };
-        Spent { usage, usd, turns: 1, overrun: used.minus(reserved), ..Spent::default() }
+    /// Where asking again would not help, another model may.
+    fn or_another_model(&self, cause: CallFault) -> CallFault {
+        let Some(next) = self.kit.next_link(self.state.given_up()) else { return cause };
+        let next = next.name.clone();
+        match cause {
+            CallFault::Fatal { message } => CallFault::GivenUp { message, next },
+            CallFault::Transient { message } if self.state.faults() + 1 >= PATIENCE.min(MAX_ATTEMPTS) => {
+                CallFault::GivenUp { message, next }
+            }
+            cause => cause,
+        }
     }
+
+    fn cost(&self, usage: Usage, reserved: Amount) -> Spent {
+        let usd = self.meter().price.of(usage);
+        let used = Amount { tokens: usage.total(), usd, agents: 0 };
+        Spent { usage, usd, overrun: used.minus(reserved), ..Spent::default() }
+    }
+}
+
+/// Why a whole reply that says nothing and calls for nothing is no answer.
+fn silence_of(reply: &Reply, ask: &Ask) -> Option<CallFault> {
+    if !reply.text.as_str().trim().is_empty() || (!reply.calls.is_empty() && ask.digest.is_none()) {
+        return None;
+    }
+    Some(match reply.stop {
+        Stop::Refusal => {
+            CallFault::Fatal { message: "the model refused to answer, without a word".to_owned() }
+        }
+        Stop::Length => CallFault::Fatal {
+            message: format!(
+                "the model used up all {} tokens of its output before it said anything; raise max_tokens",
+                ask.worst.max_output
+            ),
+        },
+        Stop::End | Stop::Calls => CallFault::Transient { message: "the model's reply was empty".to_owned() },
+    })
 }
 
 fn fault(error: ModelError) -> CallFault {
     match error {
         ModelError::Transient(message) => CallFault::Transient { message },
-        ModelError::Fatal(message) | ModelError::Overflow(message) => CallFault::Fatal { message },
+        ModelError::Fatal(message) => CallFault::Fatal { message },
+        ModelError::Overflow(message) => CallFault::Overflow { message },
     }
 }

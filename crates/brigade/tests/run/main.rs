@@ -12,6 +12,7 @@ mod edges;
 mod examples;
 mod faces;
 mod fence;
+mod long;
 mod remember;
 mod support;
 mod tell;

@@ -27,6 +27,7 @@ description: What {id} is good at, and when to give it a task
 # What it may use; left out, it has what its parent lends. Names: brigade tools list
 tools: [read_file, list_dir, grep, glob]
 # model: provider/model        # left out: the model of its parent
+# fallbacks: [provider/model]  # who takes over where that one fails for good
 # temperature: 0.7             # from 0 to 2
 # max_tokens: 2048             # the longest reply
 # max_turns: 20                # model calls of one task
