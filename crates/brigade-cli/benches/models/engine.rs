@@ -1,0 +1,44 @@
+//! The same work with the runtime, on a store that is synced.
+
+use std::sync::Arc;
+
+use brigade::core::{Budget, Status};
+use brigade::model::Endpoint;
+use brigade::model::openai::OpenAi;
+use brigade::store::sqlite::SqliteStore;
+use brigade::{Models, Runtime, Settings, Task, Workspace};
+
+use crate::Work;
+
+pub(crate) fn run(base: &str, work: Work) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(&folder.path().join("sessions.db")).unwrap());
+    let mut settings = Settings::new("mock/m", Workspace::open(folder.path()).unwrap());
+    settings.faces.swarm.max_concurrent = u32::MAX;
+    settings.limits.concurrency = usize::MAX;
+    settings.budget = Budget::UNLIMITED;
+    let endpoint = Endpoint::new("mock", &format!("{base}/v1"), None).unwrap();
+    let models = Models::default().with("mock", OpenAi::compatible(endpoint));
+    let runtime = Runtime::new(store, settings, models);
+    let task = match work {
+        Work::Fan(children) | Work::Wide(children) => format!("FANOUT {children}"),
+        Work::Stream(tokens) => format!("STREAM {tokens}"),
+        Work::Prompt => "say it".to_owned(),
+    };
+    crate::threads().block_on(async move {
+        let prepared = runtime.prepare(Task::new(task)).await.unwrap();
+        // A reply that is streamed is watched.
+        let watcher = matches!(work, Work::Stream(_)).then(|| {
+            let mut watch = prepared.watch();
+            tokio::spawn(async move { while watch.next().await.is_some() {} })
+        });
+        let ending = prepared.start().ending().await.unwrap();
+        if let Some(watcher) = watcher {
+            watcher.await.unwrap();
+        }
+        assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
+        if let Work::Fan(children) | Work::Wide(children) = work {
+            assert_eq!(ending.spent.agents, children as u64);
+        }
+    });
+}
