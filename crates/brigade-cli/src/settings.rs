@@ -7,6 +7,7 @@ mod environment;
 mod keys;
 mod layers;
 mod nearest;
+mod prices;
 mod project;
 mod providers;
 mod web;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brigade::Limits;
+use brigade::model::PriceList;
 use brigade::tool::WebSettings;
 use brigade_core::faces::delegate::SwarmConfig;
 use brigade_core::faces::spawn::SpawnConfig;
@@ -37,7 +39,7 @@ pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
 pub(crate) use layers::Layers;
 pub(crate) use project::ProjectConfig;
-pub(crate) use providers::Providers;
+pub(crate) use providers::{Key, Offer, Providers};
 pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
@@ -52,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) model: Option<String>,
     /// The providers of models.
     pub(crate) providers: Providers,
+    /// What is known of their models.
+    pub(crate) prices: PriceList,
     /// The file that sessions are kept in.
     pub(crate) store: PathBuf,
     /// The agent that takes the task.
@@ -186,9 +190,11 @@ impl Settings {
             }
             (None, Some(path)) => environment.absolute(Path::new(path)),
         };
+        let providers = Providers::resolve(raw.providers)?;
         Ok(Settings {
             model: raw.model.map(absolute).transpose()?,
-            providers: Providers::resolve(raw.providers)?,
+            prices: prices::resolve(&raw.prices, &providers, &layers)?,
+            providers,
             store,
             agent,
             faces,
@@ -280,6 +286,7 @@ struct Raw {
     model: Option<String>,
     default_agent: Option<String>,
     providers: BTreeMap<String, providers::Raw>,
+    prices: BTreeMap<String, prices::Raw>,
     store: Option<String>,
     swarm: SwarmConfig,
     subagent: Option<SubagentConfig>,

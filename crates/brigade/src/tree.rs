@@ -68,8 +68,8 @@ pub(crate) struct Kit {
     pub(crate) system: Arc<str>,
     pub(crate) specs: Arc<[ToolSpec]>,
     pub(crate) meter: Meter,
-    /// Whether anybody knows what its model costs.
-    is_priced: bool,
+    /// The name of its model, where nobody knows what that costs.
+    unpriced: Option<String>,
     pub(crate) files: Files,
 }
 
@@ -92,14 +92,14 @@ impl Core {
 impl Kit {
     /// Refuses a budget in dollars for a model whose price nobody knows: it could not be kept.
     pub(crate) fn can_keep(&self, budget: &Budget) -> Result<(), String> {
-        if self.is_priced || budget.usd == Limit::Unlimited {
-            return Ok(());
+        match &self.unpriced {
+            Some(name) if budget.usd != Limit::Unlimited => Err(format!(
+                "the price of the model '{name}' is not known, so a budget in dollars cannot be kept; write `input` \
+                 and `output`, in dollars for a million tokens, beneath [prices.\"{name}\"] in your configuration, \
+                 or leave out --budget-usd and budget.usd and set a budget in tokens"
+            )),
+            Some(_) | None => Ok(()),
         }
-        Err(format!(
-            "the price of the model '{}' is not known, so a budget in dollars cannot be kept; leave out --budget-usd \
-             and budget.usd, and set one in tokens",
-            self.agent.model.as_deref().unwrap_or(&self.model.name)
-        ))
     }
 }
 
@@ -247,11 +247,12 @@ impl Tree {
         let specs = self.specs(&agent, &authority, depth);
         let system = system(&agent, settings.instructions.as_deref());
         let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();
-        let price = model.provider.about(&model.name).price;
+        let about = model.provider.about(&model.name);
+        let asked = agent.max_tokens.unwrap_or(settings.limits.max_tokens);
         let meter = Meter {
-            price: price.unwrap_or_default(),
+            price: about.price.unwrap_or_default(),
             fixed_bytes: (system.len() + specs_bytes) as u64,
-            max_output: agent.max_tokens.unwrap_or(settings.limits.max_tokens),
+            max_output: about.max_output.map_or(asked, |most| most.min(asked)),
         };
         let files = Files::new(
             settings.workspace.clone(),
@@ -259,7 +260,7 @@ impl Tree {
             authority.paths.clone(),
         );
         let kit = Arc::new(Kit {
-            is_priced: price.is_some(),
+            unpriced: about.price.is_none().then(|| wanted.to_owned()),
             agent,
             agent_hash,
             authority,
