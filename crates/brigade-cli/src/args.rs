@@ -28,13 +28,12 @@ Standard output carries the result only; progress and messages go to standard er
 
 const MODELS_HELP: &str = "\
 Examples:
-  brigade models                   providers, whether they can be used, and the models of those that can
-  brigade models openai            all models of one provider, with prices where they are known
-  brigade models ollama            what is installed on this machine
-  brigade models --output-format json
+  brigade models           providers, whether they can be used, and their models
+  brigade models openai    all models of one provider, with prices where known
+  brigade models ollama    what is installed on this machine
 
-Prices are dollars for a million tokens, from a table with a date. Say what you pay in your configuration, where the
-table is wrong or has no entry:
+Prices are dollars for a million tokens, from a table with a date. Where it is
+wrong or has no entry, say in your configuration what you pay:
 
   [prices.\"work/large\"]
   input = 3.00

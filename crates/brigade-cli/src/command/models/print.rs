@@ -27,7 +27,7 @@ pub(super) fn text(settings: &Settings, found: &[Found], asked: Asked, room: usi
     let models = models(settings, &shown, asked, room);
     if !models.is_empty() {
         let date = settings.prices.date().unwrap_or_default();
-        let head = format!("Dollars for a million tokens, list prices of {date}; - is not known.");
+        let head = format!("Dollars for a million tokens, at the dearest, as of {date}; - is not known.");
         text.push_str(&format!("\n{head}\n\n{models}"));
     }
     text.push('\n');
