@@ -17,6 +17,7 @@ Examples:
   brigade resume ID --max-turns 40                go on after a limit, a crash or a Ctrl-C
   brigade tell ID \"Also update the changelog\"     say more, while it runs or after it
   brigade sessions tree ID                        who worked for whom, and what it cost
+  brigade models                                  which models can be used here, and what they cost
 
 Exit codes:
   0    done                       3    incomplete: a limit was reached, the partial result is printed
@@ -24,6 +25,19 @@ Exit codes:
   2    usage or configuration
 
 Standard output carries the result only; progress and messages go to standard error.";
+
+const MODELS_HELP: &str = "\
+Examples:
+  brigade models           providers, whether they can be used, and their models
+  brigade models openai    all models of one provider, with prices where known
+  brigade models ollama    what is installed on this machine
+
+Prices are dollars for a million tokens, from a table with a date. Where it is
+wrong or has no entry, say in your configuration what you pay:
+
+  [prices.\"work/large\"]
+  input = 3.00
+  output = 15.00";
 
 /// Agents that delegate: a lead splits the task, specialists do the parts, every step is on record.
 #[derive(Debug, Parser)]
@@ -80,6 +94,9 @@ pub(crate) enum Command {
     Agents(Agents),
     /// Look at the tools that agents have
     Tools(Tools),
+    /// See which models can be used here, and what they cost
+    #[command(after_help = MODELS_HELP)]
+    Models(Models),
     /// Look at the configuration
     Config(Config),
     /// Let the files of a project count: its configuration, agents and skills
@@ -263,6 +280,14 @@ pub(crate) struct Tools {
 pub(crate) enum ToolsCommand {
     /// The tools that the lead is offered
     List,
+}
+
+/// Arguments of `models`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Models {
+    /// Ask this provider for all its models; without it only servers on this machine are asked
+    #[arg(value_name = "PROVIDER")]
+    pub(crate) provider: Option<String>,
 }
 
 /// Arguments of `config`.

@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod cancel;
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod models;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod sessions;

@@ -157,9 +157,10 @@ fn guard() -> Result<GuardCommand, Failure> {
 /// The models that can be named.
 fn models(settings: &Settings) -> Models {
     let (providers, environment) = (settings.providers.clone(), settings.environment.clone());
+    let prices = settings.prices.clone();
     let names: Vec<String> = providers.names().map(str::to_owned).collect();
-    let models =
-        Models::default().with_providers(names, move |name, own| providers.model(name, own, &environment));
+    let models = Models::default()
+        .with_providers(names, move |name, own| providers.model(name, own, &environment, &prices));
     let loaded: Mutex<HashMap<String, Arc<dyn Model>>> = Mutex::default();
     models.with_finder(move |name| {
         let file = name.strip_prefix(SCRIPT);

@@ -6,7 +6,7 @@ mod tree;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub(crate) use table::costs;
+pub(crate) use table::{costs, layout};
 pub(crate) use transcript::{Outputs, transcript};
 pub(crate) use tree::{Content, Row, rows};
 

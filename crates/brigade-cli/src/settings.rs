@@ -7,6 +7,7 @@ mod environment;
 mod keys;
 mod layers;
 mod nearest;
+mod prices;
 mod project;
 mod providers;
 mod web;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brigade::Limits;
+use brigade::model::PriceList;
 use brigade::tool::WebSettings;
 use brigade_core::faces::delegate::SwarmConfig;
 use brigade_core::faces::spawn::SpawnConfig;
@@ -37,7 +39,7 @@ pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
 pub(crate) use layers::Layers;
 pub(crate) use project::ProjectConfig;
-pub(crate) use providers::Providers;
+pub(crate) use providers::{Key, Offer, Providers};
 pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
@@ -53,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) fallbacks: Vec<String>,
     /// The providers of models.
     pub(crate) providers: Providers,
+    /// What is known of their models.
+    pub(crate) prices: PriceList,
     /// The file that sessions are kept in.
     pub(crate) store: PathBuf,
     /// The agent that takes the task.
@@ -187,12 +191,14 @@ impl Settings {
             }
             (None, Some(path)) => environment.absolute(Path::new(path)),
         };
+        let providers = Providers::resolve(raw.providers)?;
         // Whoever names a model for this run wants that one.
         let fallbacks = if flags.model.is_some() { Vec::new() } else { raw.fallbacks };
         Ok(Settings {
             model: raw.model.map(absolute).transpose()?,
             fallbacks: fallbacks.into_iter().map(absolute).collect::<Result<_, _>>()?,
-            providers: Providers::resolve(raw.providers)?,
+            prices: prices::resolve(&raw.prices, &providers, &layers)?,
+            providers,
             store,
             agent,
             faces,
@@ -285,6 +291,7 @@ struct Raw {
     fallbacks: Vec<String>,
     default_agent: Option<String>,
     providers: BTreeMap<String, providers::Raw>,
+    prices: BTreeMap<String, prices::Raw>,
     store: Option<String>,
     swarm: SwarmConfig,
     subagent: Option<SubagentConfig>,

@@ -51,6 +51,14 @@ pub(crate) fn room() -> usize {
     if std::io::stderr().is_terminal() { size().0 } else { usize::MAX }
 }
 
+/// The columns that a table on standard output may take.
+pub(crate) fn room_for_results() -> usize {
+    match rustix::termios::tcgetwinsize(std::io::stdout()) {
+        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
+        _ => usize::MAX,
+    }
+}
+
 impl Colour {
     /// The text in a style, where styles are sent.
     pub(crate) fn paint(self, style: &str, text: &str) -> String {

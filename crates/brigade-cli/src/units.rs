@@ -72,6 +72,13 @@ pub(crate) fn shown_dollars(nano: u64) -> String {
     format!("${}.{:04}", parts / 10_000, parts % 10_000)
 }
 
+/// The price of a million tokens as it is shown: exact, with two digits or more.
+pub(crate) fn shown_price(nano: u64) -> String {
+    let exact = exact_dollars(nano);
+    let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
+    format!("{whole}.{fraction:0<2}")
+}
+
 /// Nano-dollars as a number for JSON.
 pub(crate) fn float_dollars(nano: u64) -> f64 {
     nano as f64 / NANO as f64
@@ -153,6 +160,8 @@ mod tests {
         assert_eq!(exact_dollars(1_230_000_000), "1.23");
         assert_eq!(shown_dollars(1), "$0.0001");
         assert_eq!(shown_dollars(0), "$0.0000");
+        let shown: Vec<String> = [3_000_000_000, 2_500_000_000, 3_625_000, 0].map(shown_price).into();
+        assert_eq!(shown, ["3.00", "2.50", "0.003625", "0.00"]);
     }
 
     #[test]

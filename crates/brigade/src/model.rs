@@ -2,7 +2,9 @@
 
 pub mod anthropic;
 mod http;
+mod list;
 pub mod openai;
+mod prices;
 pub mod script;
 pub mod sse;
 
@@ -15,7 +17,9 @@ use futures::stream::BoxStream;
 
 use crate::secret::Secret;
 
-pub use http::{Endpoint, EndpointError};
+pub use http::{Endpoint, EndpointError, Place};
+pub use list::{Api, ListError, Listed, list, list_all};
+pub use prices::{Figures, PriceList};
 
 /// What a model is asked.
 #[derive(Debug, Clone)]

@@ -108,14 +108,15 @@ impl Core {
 impl Kit {
     /// Refuses a budget in dollars for a model whose price nobody knows: it could not be kept.
     pub(crate) fn can_keep(&self, budget: &Budget) -> Result<(), String> {
-        let links = std::iter::once(&self.first).chain(&self.rest);
-        let unpriced = links.into_iter().find(|link| !link.is_priced);
-        let Some(unpriced) = unpriced.filter(|_| budget.usd != Limit::Unlimited) else { return Ok(()) };
-        Err(format!(
-            "the price of the model '{}' is not known, so a budget in dollars cannot be kept; leave out --budget-usd \
-             and budget.usd, and set one in tokens",
-            unpriced.name
-        ))
+        let mut links = std::iter::once(&self.first).chain(&self.rest);
+        match links.find(|link| !link.is_priced) {
+            Some(Link { name, .. }) if budget.usd != Limit::Unlimited => Err(format!(
+                "the price of the model '{name}' is not known, so a budget in dollars cannot be kept; write `input` \
+                 and `output`, in dollars for a million tokens, beneath [prices.\"{name}\"] in your configuration, \
+                 or leave out --budget-usd and budget.usd and set a budget in tokens"
+            )),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The model that is asked after so many were given up.
@@ -281,10 +282,11 @@ impl Tree {
         let system = system(&agent, settings.instructions.as_deref());
         let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();
         let fixed_bytes = (system.len() + specs_bytes) as u64;
-        let max_output = agent.max_tokens.unwrap_or(settings.limits.max_tokens);
+        let asked = agent.max_tokens.unwrap_or(settings.limits.max_tokens);
         let link = |name: String, model: ChosenModel| {
             let about = model.provider.about(&model.name);
             let price = about.price.unwrap_or_default();
+            let max_output = about.max_output.map_or(asked, |most| most.min(asked));
             let meter = Meter { price, fixed_bytes, max_output, window: about.window };
             Link { name, model, meter, is_priced: about.price.is_some() }
         };

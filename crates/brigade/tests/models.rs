@@ -6,6 +6,7 @@ mod models {
     mod anthropic;
     mod cuts;
     mod failures;
+    mod known;
     mod openai;
     mod pool;
     mod server;

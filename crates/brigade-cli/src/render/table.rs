@@ -35,7 +35,7 @@ pub(crate) fn costs(view: &View, colour: Colour, columns: usize) -> String {
     if rows.len() > 1 {
         lines.push(total(view));
     }
-    layout(&lines, colour, columns)
+    layout(&lines, colour, columns, 2, &LEFT_OUT)
 }
 
 fn cells(prefix: &str, node: &Node) -> [String; 7] {
@@ -85,25 +85,32 @@ fn state_word(doing: &Doing) -> String {
     }
 }
 
-/// Lays the cells out. Where they do not fit side by side, the least telling columns are left out.
-fn layout(lines: &[[String; 7]], colour: Colour, room: usize) -> String {
-    let widths: Vec<usize> =
-        (0..7).map(|column| lines.iter().map(|line| line[column].width()).max().unwrap_or(0)).collect();
-    let mut columns: Vec<usize> = (0..7).collect();
-    for dispensable in LEFT_OUT {
+/// Lays cells out, the first columns as texts and all others as numbers. Where they do not fit side by side, the least
+/// telling columns are left out.
+pub(crate) fn layout<const N: usize>(
+    lines: &[[String; N]],
+    colour: Colour,
+    room: usize,
+    texts: usize,
+    left_out: &[usize],
+) -> String {
+    let widths: [usize; N] =
+        std::array::from_fn(|column| lines.iter().map(|line| line[column].width()).max().unwrap_or(0));
+    let mut columns: Vec<usize> = (0..N).collect();
+    for dispensable in left_out {
         let needed: usize = columns.iter().map(|column| widths[*column] + 2).sum();
         if needed <= room.saturating_add(2) {
             break;
         }
-        columns.retain(|column| *column != dispensable);
+        columns.retain(|column| column != dispensable);
     }
     let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {
         let cells = columns.iter().map(|column| {
             let (cell, width) = (&line[*column], widths[*column]);
-            match column {
-                0 | 1 => pad(cell, width),
-                _ => format!("{}{cell}", " ".repeat(width.saturating_sub(cell.width()))),
+            match *column < texts {
+                true => pad(cell, width),
+                false => format!("{}{cell}", " ".repeat(width.saturating_sub(cell.width()))),
             }
         });
         let row = cells.collect::<Vec<_>>().join("  ");

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use brigade::Secret;
+
 use super::SCRIPT;
 use crate::failure::Failure;
 
@@ -123,9 +125,15 @@ impl Environment {
         self.home.as_deref()
     }
 
+    /// The key that a variable holds, if it holds one.
+    pub(super) fn secret(&self, name: &str) -> Option<Secret> {
+        let key = self.variable(name)?;
+        Some(key.trim()).filter(|key| !key.is_empty()).map(Secret::new)
+    }
+
     /// A variable that the configuration names, such as one with a key. It is read anew, so that it is kept nowhere.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
-    pub(super) fn variable(&self, name: &str) -> Option<String> {
+    fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
 

@@ -5,12 +5,17 @@ use std::time::Duration;
 use brigade_core::permission::Rule;
 use toml::{Table, Value};
 
+use super::layers::quoted;
 use super::nearest::nearest;
 use super::providers::KINDS;
 use crate::units;
 
 /// The word for no limit.
 pub(super) const UNLIMITED: &str = "unlimited";
+
+/// The most that a million tokens may cost, in nano-dollars: a million dollars.
+const MOST_PRICE: u64 = 1_000_000_000_000_000;
+const MOST_TOKENS: i64 = 1_000_000_000;
 
 /// What stands at a key.
 #[derive(Debug)]
@@ -31,6 +36,10 @@ pub(super) enum Kind {
     Count,
     /// Dollars, or `unlimited`.
     Dollars,
+    /// Dollars for a million tokens.
+    Price,
+    /// A number of tokens.
+    Tokens,
     /// A duration.
     Time,
     /// A list of permission rules.
@@ -39,9 +48,14 @@ pub(super) enum Kind {
     Section(&'static [(&'static str, Kind)]),
     /// A section whose keys are names.
     Named(&'static Kind),
+    /// A section whose keys are models.
+    Models(&'static Kind),
 }
 
-use Kind::{Count, Dollars, Flag, Named, Number, Rules, Section, Text, TextOrTexts, Texts, Time, Word};
+use Kind::{
+    Count, Dollars, Flag, Models, Named, Number, Price, Rules, Section, Text, TextOrTexts, Texts, Time,
+    Tokens, Word,
+};
 
 const KEEP: Kind = Word(&["root", "none"]);
 
@@ -55,6 +69,17 @@ pub(super) static ROOT: &[(&str, Kind)] = &[
     ("skills", Section(&[("paths", Texts)])),
     ("memory", Section(&[("enabled", Flag)])),
     ("providers", Named(&Section(&[("kind", Word(&KINDS)), ("base_url", Text), ("api_key_env", Text)]))),
+    (
+        "prices",
+        Models(&Section(&[
+            ("input", Price),
+            ("output", Price),
+            ("cache_read", Price),
+            ("cache_write", Price),
+            ("context_window", Tokens),
+            ("max_output", Tokens),
+        ])),
+    ),
     ("delegation", Section(&[("faces", TextOrTexts), ("extras", Texts)])),
     (
         "swarm",
@@ -169,14 +194,14 @@ fn check_section(table: &Table, known: &[(&str, Kind)], path: &[&str]) -> Result
 
 fn unknown(path: &[&str], siblings: &[(&str, Kind)]) -> String {
     let Some((key, section)) = path.split_last() else { return "unknown key".to_owned() };
-    let dotted = path.join(".");
+    let dotted = dotted(path);
     let near = nearest(key, siblings.iter().map(|(name, _)| *name));
     let all = every_key();
     let elsewhere = all.iter().find(|known| known.rsplit('.').next() == Some(key));
     let suggestion = match (near, elsewhere) {
-        (Some((distance, name)), None) => (distance, [section, &[name]].concat().join(".")),
+        (Some((distance, name)), None) => (distance, self::dotted(&[section, &[name]].concat())),
         (Some((distance, name)), Some(_)) if distance <= 2 => {
-            (distance, [section, &[name]].concat().join("."))
+            (distance, self::dotted(&[section, &[name]].concat()))
         }
         (_, Some(known)) => (0, known.clone()),
         (None, None) => return format!("unknown key `{dotted}`"),
@@ -202,7 +227,7 @@ fn every_key() -> Vec<String> {
 
 fn check_value(value: &Value, kind: &Kind, path: &[&str]) -> Result<(), String> {
     let wrong = |expected: &str| {
-        Err(format!("`{}` has to be {expected}, not {} `{value}`", path.join("."), value.type_str()))
+        Err(format!("`{}` has to be {expected}, not {} `{value}`", dotted(path), value.type_str()))
     };
     let is_texts = || value.as_array().is_some_and(|items| items.iter().all(Value::is_str));
     match kind {
@@ -222,6 +247,10 @@ fn check_value(value: &Value, kind: &Kind, path: &[&str]) -> Result<(), String> 
         Count => wrong("a whole number or \"unlimited\""),
         Dollars if is_unlimited(value) || dollars(value).is_ok() => Ok(()),
         Dollars => wrong("dollars such as 2.50, or \"unlimited\""),
+        Price if price(value).is_some() => Ok(()),
+        Price => wrong("dollars for a million tokens, such as 2.50, and at most 1000000"),
+        Tokens if value.as_integer().is_some_and(|number| (1..=MOST_TOKENS).contains(&number)) => Ok(()),
+        Tokens => wrong("a number of tokens from 1 to 1000000000"),
         Time if duration(value).is_ok() => Ok(()),
         Time => wrong("a duration such as \"10m\""),
         Rules if is_texts() => {
@@ -244,7 +273,27 @@ fn check_value(value: &Value, kind: &Kind, path: &[&str]) -> Result<(), String> 
             }),
             None => wrong("a section with a name for each entry"),
         },
+        Models(inner) => match value.as_table() {
+            Some(table) => table.iter().try_for_each(|(name, value)| {
+                let place = [path, &[name.as_str()]].concat();
+                match name.split_once('/') {
+                    Some((provider, model)) if !provider.is_empty() && !model.is_empty() => {
+                        check_value(value, inner, &place)
+                    }
+                    _ => Err(format!(
+                        "`{}` names no model: write provider/model in quotes, as in [prices.\"openai/gpt-4.1\"]",
+                        dotted(&place)
+                    )),
+                }
+            }),
+            None => wrong("a section for each model, as in [prices.\"openai/gpt-4.1\"]"),
+        },
     }
+}
+
+/// A path as it is written: names that TOML wants in quotes have them.
+fn dotted(path: &[&str]) -> String {
+    path.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(".")
 }
 
 fn is_unlimited(value: &Value) -> bool {
@@ -259,6 +308,11 @@ pub(super) fn dollars(value: &Value) -> Result<u64, String> {
         Value::Float(number) => units::dollars(&number.to_string()),
         other => Err(format!("`{other}` is not an amount of dollars")),
     }
+}
+
+/// The price of a million tokens as nano-dollars. More than the most is no price, but a slip.
+pub(super) fn price(value: &Value) -> Option<u64> {
+    dollars(value).ok().filter(|nano| *nano <= MOST_PRICE)
 }
 
 /// A duration, or a number of seconds.
@@ -277,7 +331,7 @@ pub(super) fn kind(path: &[String]) -> Option<&'static Kind> {
     for key in rest {
         kind = match kind {
             Section(known) => &known.iter().find(|(name, _)| name == key)?.1,
-            Named(inner) => inner,
+            Named(inner) | Models(inner) => inner,
             _ => return None,
         };
     }
@@ -307,7 +361,7 @@ pub(super) fn spelled(path: &[String]) -> Vec<String> {
             _ => None,
         };
         names = match kind {
-            Some(Named(inner)) => Some(inner),
+            Some(Named(inner) | Models(inner)) => Some(inner),
             _ => None,
         };
     }
@@ -341,6 +395,27 @@ mod tests {
         assert!(problem("permissions.deny = ['shell(']").contains("`permissions.deny`: "));
         assert!(problem("budget.usd = 'much'").contains("dollars"));
         assert!(problem("swarm.roles = 3").contains("section"));
+        let model = "prices.\"a/b.c\"";
+        for wrong in ["-1", "nan", "inf", "'dear'", "1e7", "true", "0.0000000001", "[]"] {
+            let problem = problem(&format!("{model}.input = {wrong}"));
+            assert!(
+                problem.contains("`prices.\"a/b.c\".input` has to be dollars for a million tokens"),
+                "{problem}"
+            );
+        }
+        for wrong in ["0", "-5", "1.5", "'all'", "9999999999"] {
+            assert!(
+                problem(&format!("{model}.max_output = {wrong}")).contains("a number of tokens"),
+                "{wrong}"
+            );
+        }
+        assert!(
+            problem(&format!("{model}.inptu = 1")).contains("nearest known key is `prices.\"a/b.c\".input`")
+        );
+        for wrong in ["prices.x.input = 1", "prices.'/x'.input = 1", "prices.'x/'.input = 1"] {
+            assert!(problem(wrong).contains("names no model: write provider/model"), "{wrong}");
+        }
+        assert!(problem("prices = 3").contains("a section for each model"));
     }
 
     #[test]

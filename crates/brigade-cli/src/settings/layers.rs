@@ -36,6 +36,13 @@ impl Layers {
         self.origins.iter().map(|(path, origin)| (path.join("."), origin.as_str()))
     }
 
+    /// Where something in a section comes from; of several places, the first.
+    pub(super) fn origin(&self, section: &[&str]) -> &str {
+        let inside =
+            |path: &[String]| path.len() >= section.len() && path.iter().zip(section).all(|(a, b)| a == b);
+        self.origins.iter().find(|(path, _)| inside(path)).map_or("config", |(_, origin)| origin)
+    }
+
     /// Adds `config.toml`, or `config.json` beside it.
     pub(super) fn add_file(&mut self, toml_file: &Path) -> Result<(), Failure> {
         match parse(toml_file, read)? {

@@ -11,6 +11,7 @@ use crate::trust::{Content, Files};
 /// What a project may set. Whatever is not in this list is for the person alone, also if it is a key of tomorrow:
 ///
 /// - `providers`: a server of the project would be sent the person's keys, by the names of their variables.
+/// - `prices`: a model that looks cheaper than it is would cost more than the budget of the person.
 /// - `store`: sessions would be kept, or looked for, where the person does not expect them.
 /// - `agents`: its paths lead to files that the hash of the project does not cover.
 ///

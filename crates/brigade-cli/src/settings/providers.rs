@@ -1,16 +1,20 @@
 //! The section `providers`, and the providers that are there without it.
 
+mod offer;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use brigade::Model;
 use brigade::model::anthropic::Anthropic;
 use brigade::model::openai::OpenAi;
-use brigade::model::{Endpoint, Own};
-use brigade::{Model, Secret};
+use brigade::model::{Endpoint, Own, PriceList};
 use serde::Deserialize;
 
 use super::Environment;
 use crate::failure::Failure;
+
+pub(crate) use offer::{Key, Offer};
 
 /// The words for the ways to speak that `kind` knows.
 pub(super) const KINDS: [&str; 2] = ["openai", "anthropic"];
@@ -102,6 +106,7 @@ impl Providers {
         name: &str,
         own: &Own,
         environment: &Environment,
+        prices: &PriceList,
     ) -> Result<Arc<dyn Model>, String> {
         let provider = self.0.get(name).ok_or_else(|| format!("there is no provider '{name}'"))?;
         let base_url = own.base_url.as_deref().unwrap_or(&provider.base_url);
@@ -110,9 +115,9 @@ impl Providers {
             _ if own.key.is_some() => own.key.clone(),
             _ if is_elsewhere => None,
             "" => None,
-            variable => match environment.variable(variable) {
-                Some(key) if !key.trim().is_empty() => Some(Secret::new(key.trim())),
-                Some(_) | None => {
+            variable => match environment.secret(variable) {
+                Some(key) => Some(key),
+                None => {
                     return Err(format!(
                         "the provider '{name}' needs a key, and {variable} is not set: set it, or name another \
                          variable in providers.{name}.api_key_env"
@@ -121,6 +126,7 @@ impl Providers {
             },
         };
         let endpoint = Endpoint::new(name, base_url, key).map_err(|error| error.to_string())?;
+        let endpoint = endpoint.with_prices(prices.clone());
         Ok(match provider.kind {
             Kind::Anthropic => Arc::new(Anthropic::new(endpoint)),
             Kind::OpenAi if base_url.trim_end_matches('/') == OPENAI => Arc::new(OpenAi::new(endpoint)),

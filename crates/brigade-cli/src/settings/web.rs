@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use brigade::Secret;
 use brigade::tool::{Search, WebSettings};
 use serde::Deserialize;
 use toml::Value;
@@ -64,12 +63,13 @@ impl Raw {
 impl Web {
     /// The settings of the library, with the key that the environment holds.
     pub(crate) fn library(&self, environment: &Environment) -> Result<WebSettings, Failure> {
-        let secret = |name: &str| match environment.variable(name) {
-            Some(key) if !key.trim().is_empty() => Ok(Secret::new(key.trim())),
-            _ => Err(Failure::usage(format!(
-                "web.search needs a key, and {name} is not set: set it, name another variable in \
-                 web.search_key_env, or leave out web.search"
-            ))),
+        let secret = |name: &str| {
+            environment.secret(name).ok_or_else(|| {
+                Failure::usage(format!(
+                    "web.search needs a key, and {name} is not set: set it, name another variable in \
+                     web.search_key_env, or leave out web.search"
+                ))
+            })
         };
         let search = match &self.engine {
             None => None,

@@ -15,6 +15,7 @@ mod exits;
 mod faces;
 mod formats;
 mod models;
+mod prices;
 mod sessions;
 mod stories;
 mod support;

@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 use super::http::{self, Endpoint};
 use super::{About, Chunk, Model, ModelError, Request};
 
-const VERSION: &str = "2023-06-01";
+pub(super) const VERSION: &str = "2023-06-01";
 
 /// A provider that speaks Anthropic Messages.
 ///

@@ -2,6 +2,7 @@
 
 mod endpoint;
 mod failure;
+mod fetch;
 mod ids;
 #[cfg(test)]
 mod tests;
@@ -17,8 +18,10 @@ use reqwest::{RequestBuilder, Response, Version, header};
 use super::sse::{Event, Parser};
 use super::{Chunk, ModelError};
 
-pub use endpoint::{Endpoint, EndpointError};
+pub(super) use endpoint::place;
+pub use endpoint::{Endpoint, EndpointError, Place};
 pub(super) use failure::{in_stream, refused};
+pub(super) use fetch::{Unfetched, fetch};
 pub(super) use ids::{arguments, call_ids};
 
 /// The most bytes of one reply.

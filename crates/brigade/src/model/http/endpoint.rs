@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use brigade_core::Price;
 use reqwest::header::HeaderValue;
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, header};
 use url::{Host, Url};
 
-use super::super::{About, ModelError};
+use super::super::{About, ModelError, PriceList};
 use super::failure::innermost;
 use crate::secret::Secret;
 
@@ -27,7 +26,17 @@ pub struct Endpoint {
     base: Url,
     key: Option<Secret>,
     total: Duration,
+    prices: PriceList,
     client: Client,
+}
+
+/// Where an address leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// To this machine.
+    Here,
+    /// To another one.
+    Elsewhere,
 }
 
 /// Why a provider cannot be used.
@@ -56,6 +65,14 @@ pub enum EndpointError {
     },
 }
 
+impl Place {
+    /// Where the address of a provider leads. Nothing is asked for that.
+    pub fn of(name: &str, base_url: &str) -> Result<Place, EndpointError> {
+        let cannot = |cause| EndpointError::Address { name: name.to_owned(), cause };
+        address(base_url).map(|base| place(&base)).map_err(cannot)
+    }
+}
+
 impl Endpoint {
     /// The provider of this name at this address. Certificates of the system are read here, so make one and keep it.
     pub fn new(
@@ -81,12 +98,18 @@ impl Endpoint {
         let client = builder
             .build()
             .map_err(|error| EndpointError::Client { name: name.clone(), cause: innermost(&error) })?;
-        Ok(Endpoint { name, base, key, total: TOTAL_LIMIT, client })
+        Ok(Endpoint { name, base, key, total: TOTAL_LIMIT, prices: PriceList::built_in(), client })
     }
 
     /// The same provider, with another limit for one whole reply.
     pub fn with_total_limit(self, total: Duration) -> Endpoint {
         Endpoint { total, ..self }
+    }
+
+    /// The same provider, with another list of what models cost. At first it is the built-in one, which holds at the
+    /// addresses that it was made for.
+    pub fn with_prices(self, prices: PriceList) -> Endpoint {
+        Endpoint { prices, ..self }
     }
 
     /// What the provider is called.
@@ -98,15 +121,15 @@ impl Endpoint {
         self.total
     }
 
-    /// What is known of a model here: it costs nothing on this machine, and elsewhere nobody knows.
-    pub(in super::super) fn about(&self, _model: &str) -> About {
-        let here = match self.base.host() {
-            Some(Host::Ipv4(address)) => address.is_loopback(),
-            Some(Host::Ipv6(address)) => address.is_loopback(),
-            Some(Host::Domain(name)) => name == "localhost",
-            None => false,
-        };
-        About { price: here.then(Price::default), ..About::default() }
+    /// What is known of a model here.
+    pub(in super::super) fn about(&self, model: &str) -> About {
+        self.prices.about_on(&self.base, &self.name, model)
+    }
+
+    /// A request for what is at a path below the address.
+    pub(in super::super) fn get(&self, path: &str) -> RequestBuilder {
+        let url = format!("{}{path}", self.base.as_str().trim_end_matches('/'));
+        self.client.get(url).header(header::ACCEPT, "application/json")
     }
 
     /// A request to a path below the address, with this body.
@@ -150,6 +173,16 @@ fn sensitive(prefix: &str, key: &Secret) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose())).ok()?;
     value.set_sensitive(true);
     Some(value)
+}
+
+pub(in super::super) fn place(base: &Url) -> Place {
+    let is_here = match base.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    if is_here { Place::Here } else { Place::Elsewhere }
 }
 
 fn address(text: &str) -> Result<Url, String> {

@@ -1,0 +1,80 @@
+//! The section `prices`.
+
+use std::collections::BTreeMap;
+
+use brigade::model::{Figures, Place, PriceList};
+use serde::Deserialize;
+use toml::Value;
+
+use super::layers::{Layers, quoted};
+use super::providers::Providers;
+use super::{keys, nearest};
+use crate::failure::Failure;
+
+/// What is said about a model, as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Raw {
+    input: Option<Value>,
+    output: Option<Value>,
+    cache_read: Option<Value>,
+    cache_write: Option<Value>,
+    context_window: Option<u64>,
+    max_output: Option<u64>,
+}
+
+impl Raw {
+    fn figures(&self) -> Figures {
+        // What is no price was refused when the file was read.
+        let price = |value: &Option<Value>| value.as_ref().and_then(keys::price);
+        Figures {
+            input: price(&self.input),
+            output: price(&self.output),
+            cache_read: price(&self.cache_read),
+            cache_write: price(&self.cache_write),
+            window: self.context_window,
+            max_output: self.max_output,
+        }
+    }
+
+    fn names_a_price(&self) -> bool {
+        [&self.input, &self.output, &self.cache_read, &self.cache_write].iter().any(|value| value.is_some())
+    }
+}
+
+/// The built-in table, with what the configuration says. An entry that could have no effect is a mistake.
+pub(super) fn resolve(
+    raw: &BTreeMap<String, Raw>,
+    providers: &Providers,
+    layers: &Layers,
+) -> Result<PriceList, Failure> {
+    let mut list = PriceList::built_in();
+    for (name, raw) in raw {
+        let wrong = |problem: String| {
+            let origin = layers.origin(&["prices", name]);
+            Failure::usage(format!("{origin}: prices.{}: {problem}", quoted(name)))
+        };
+        let (provider, model) = name.split_once('/').unwrap_or((name, ""));
+        let Some(base_url) = providers.address(provider) else {
+            let near = nearest::nearest(provider, providers.names()).map_or("", |(_, near)| near);
+            return Err(wrong(format!(
+                "there is no provider '{provider}'; the nearest is '{near}'; all are listed by: brigade models"
+            )));
+        };
+        let figures = raw.figures();
+        let alone = PriceList::default().with(name, figures).about(name).price;
+        let is_known = || {
+            Place::of(provider, base_url) == Ok(Place::Elsewhere)
+                && PriceList::built_in().about_at(base_url, provider, model).price.is_some()
+        };
+        if raw.names_a_price() && alone.is_none() && !is_known() {
+            let missing = if raw.input.is_none() { "input" } else { "output" };
+            return Err(wrong(format!(
+                "there is no `{missing}`, and the table of prices has no entry to take it from; write both `input` and \
+                 `output`, in dollars for a million tokens"
+            )));
+        }
+        list = list.with(name, figures);
+    }
+    Ok(list)
+}

@@ -1,0 +1,296 @@
+//! What is known of models: prices, and what servers say that they have.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::support::{Done, Home};
+
+const KEY: &str = "sk-planted-fedcba9876543210";
+const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n\
+    data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
+const TWO: &str = r#"{"data":[{"id":"small","context_length":8192},{"id":"large"}]}"#;
+
+/// A server that always gives the same answer, and what it was asked.
+struct Server {
+    url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(head: &str, body: &str) -> Server {
+        let answer =
+            format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+        Server::with(move |stream| stream.write_all(answer.as_bytes()).unwrap_or_default())
+    }
+
+    /// One that takes requests and never answers.
+    fn silent() -> Server {
+        Server::with(|_| std::thread::sleep(Duration::from_secs(60)))
+    }
+
+    fn with(answer: impl Fn(&mut std::net::TcpStream) + Send + Sync + 'static) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (seen, answer) = (asked.clone(), Arc::new(answer));
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let (seen, answer) = (seen.clone(), answer.clone());
+                std::thread::spawn(move || {
+                    seen.lock().unwrap().push(request(&mut stream));
+                    answer(&mut stream);
+                });
+            }
+        });
+        Server { url, asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn request(stream: &mut std::net::TcpStream) -> String {
+    let mut text = String::new();
+    let mut piece = [0; 65536];
+    loop {
+        let length = stream.read(&mut piece).unwrap_or(0);
+        text.push_str(&String::from_utf8_lossy(&piece[..length]));
+        let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+            let length = head.to_lowercase().split_once("content-length: ").map(|(_, rest)| rest.to_owned());
+            let length = length.and_then(|rest| rest.lines().next()?.parse().ok()).unwrap_or(0);
+            body.len() >= length
+        });
+        if whole || length == 0 {
+            return text;
+        }
+    }
+}
+
+/// A home whose Ollama runs nowhere, so that none of this machine counts.
+fn home(config: &str) -> Home {
+    let home = Home::new();
+    let config = format!("{config}\n[providers.ollama]\nbase_url = 'http://127.0.0.1:1/v1'\n");
+    home.write("home/config.toml", &config);
+    home
+}
+
+fn with_server(url: &str, rest: &str) -> Home {
+    home(&format!("model = 'mine/small'\n[providers.mine]\nkind = 'openai'\nbase_url = '{url}'\n{rest}"))
+}
+
+#[test]
+fn without_a_provider_it_says_how_to_get_going() {
+    let done = home("").brigade(&["models"]);
+    done.exits(0).prints("no key: set OPENAI_API_KEY").prints("not running at http://127.0.0.1:1/v1");
+    done.prints("Messages").prints("https://api.anthropic.com").prints("No model is set");
+    assert!(!done.stdout.contains("anthropic/claude"), "{}", done.stdout);
+    assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+    done.says("set ANTHROPIC_API_KEY or start Ollama");
+}
+
+#[test]
+fn a_key_makes_a_provider_ready_and_nobody_far_away_is_asked() {
+    let home = home("model = 'anthropic/claude-opus-5'");
+    let done = Done::of(home.command(&["models"]).env("ANTHROPIC_API_KEY", KEY).output().unwrap());
+    done.exits(0).prints("ready (ANTHROPIC_API_KEY is set)").prints("no key: set OPENAI_API_KEY");
+    done.prints("* anthropic/claude-opus-5").prints("at the dearest, as of 20").prints("25.00");
+    assert!(done.stderr.is_empty() && !done.stdout.contains(KEY), "{}{}", done.stdout, done.stderr);
+    assert!(!done.stdout.contains("openai/gpt"), "{}", done.stdout);
+}
+
+#[test]
+fn servers_on_this_machine_are_asked() {
+    let server = Server::start("200 OK", TWO);
+    let done = with_server(&server.url, "").brigade(&["models"]);
+    done.exits(0).prints("running, 2 models").prints("* mine/small").prints("  mine/large").prints("free");
+    done.prints("8192").prints("Runs use mine/small");
+    assert!(done.stderr.is_empty(), "{}", done.stderr);
+    let asked = server.asked();
+    assert_eq!(asked.len(), 1);
+    assert!(
+        asked[0].starts_with("GET /v1/models HTTP") && !asked[0].contains("uthorization"),
+        "{}",
+        asked[0]
+    );
+}
+
+#[test]
+fn a_key_goes_where_it_is_meant_for_and_is_not_shown() {
+    let server =
+        Server::start("401 Unauthorized", &format!("{{\"error\":{{\"message\":\"Wrong key {KEY}\"}}}}"));
+    let home = with_server(&server.url, "api_key_env = 'MY_KEY'");
+    home.brigade(&["models"]).exits(0).prints("no key: set MY_KEY");
+    assert!(server.asked().is_empty());
+    let done = Done::of(home.command(&["models"]).env("MY_KEY", KEY).output().unwrap());
+    done.exits(0).prints("no list of models: mine answered 401: Wrong key (key)");
+    let asked = &server.asked()[0];
+    assert!(asked.contains(&format!("authorization: Bearer {KEY}")), "{asked}");
+    assert!(!done.stdout.contains(KEY) && !done.stderr.contains(KEY), "{}{}", done.stdout, done.stderr);
+}
+
+#[test]
+fn anthropic_lists_in_its_own_way() {
+    let server = Server::start("200 OK", r#"{"data":[{"type":"model","id":"claude-x"}],"has_more":false}"#);
+    let config = format!(
+        "[providers.mine]\nkind = 'anthropic'\nbase_url = '{}'\napi_key_env = 'MY_KEY'",
+        server.url.trim_end_matches("/v1")
+    );
+    let home = home(&config);
+    let done = Done::of(home.command(&["models", "mine"]).env("MY_KEY", KEY).output().unwrap());
+    done.exits(0).prints("mine/claude-x");
+    let asked = &server.asked()[0];
+    assert!(asked.starts_with("GET /v1/models?limit=1000 "), "{asked}");
+    assert!(asked.contains(&format!("x-api-key: {KEY}")) && asked.contains("anthropic-version: "), "{asked}");
+}
+
+#[test]
+fn a_server_that_is_silent_holds_nobody_up() {
+    let (silent, lively) = (Server::silent(), Server::start("200 OK", TWO));
+    let rest = format!("[providers.other]\nkind = 'openai'\nbase_url = '{}'", lively.url);
+    let since = Instant::now();
+    let done = with_server(&silent.url, &rest).brigade(&["models"]);
+    done.exits(0).prints("mine took longer than 1 s").prints("running, 2 models").prints("other/large");
+    assert!(since.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_server_that_sends_elsewhere_is_not_followed() {
+    let aim = Server::start("200 OK", TWO);
+    let server = Server::start(&format!("302 Found\r\nLocation: {}/models", aim.url), "");
+    let done = with_server(&server.url, "").brigade(&["models"]);
+    done.exits(0).prints("no list of models: mine answered 302").prints("redirects are not followed");
+    assert!(aim.asked().is_empty());
+}
+
+#[test]
+fn what_a_server_says_cannot_reach_the_terminal() {
+    let server = Server::start("200 OK", "{\"data\":[{\"id\":\"a\\u001b[2J\\nb\\u202ec\"}]}");
+    let home = with_server(&server.url, "");
+    let done = home.brigade(&["models"]);
+    done.exits(0).prints("mine/a\\u{1b}[2J b\\u{202e}c ");
+    let json = home.brigade(&["models", "--output-format", "json"]);
+    assert!(!json.stdout.contains(['\u{1b}', '\u{202e}']), "{}", json.stdout);
+    assert!(json.json()["providers"].to_string().contains("mine/a"));
+    for body in ["<html>", "{}", "{\"data\":7}"] {
+        let server = Server::start("200 OK", body);
+        with_server(&server.url, "").brigade(&["models"]).exits(0).prints("it is no list of models");
+    }
+}
+
+#[test]
+fn one_provider_is_shown_with_all_its_models() {
+    let ids: Vec<String> = (10..40).map(|number| format!("{{\"id\":\"m{number}\"}}")).collect();
+    let server = Server::start("200 OK", &format!("{{\"data\":[{}]}}", ids.join(",")));
+    let home = with_server(&server.url, "");
+    let glance = home.brigade(&["models"]);
+    glance.exits(0).prints("mine/m29").prints("and 10 more: brigade models mine");
+    assert!(!glance.stdout.contains("m30"), "{}", glance.stdout);
+    let done = home.brigade(&["models", "mine"]);
+    done.exits(0).prints("mine/m10").prints("mine/m39");
+    assert!(!done.stdout.contains("openai"), "{}", done.stdout);
+    home.brigade(&["models", "openai"])
+        .exits(0)
+        .prints("openai/gpt-4o ")
+        .says("set OPENAI_API_KEY to use openai");
+    home.brigade(&["models", "ollama"]).exits(0).says("start ollama");
+    home.brigade(&["models", "antropic"]).exits(2).says("the nearest is 'anthropic'");
+    home.brigade(&["models", ""]).exits(2).says("there is no provider ''");
+    home.brigade(&["models", "mine", "other"]).exits(2);
+}
+
+#[test]
+fn programs_get_one_object() {
+    let server = Server::start("200 OK", TWO);
+    let home = with_server(&server.url, "[prices.'mine/large']\ninput = 2.5\noutput = 10\nmax_output = 99\n");
+    let all = home.brigade(&["models", "--output-format", "json"]).exits(0).json();
+    assert_eq!(all["model"], "mine/small");
+    assert!(all["prices_of"].as_str().unwrap().starts_with("20"));
+    let find = |name: &str| {
+        all["providers"].as_array().unwrap().iter().find(|provider| provider["name"] == name).unwrap()
+    };
+    assert_eq!(
+        (&find("ollama")["state"], &find("mine")["state"]),
+        (&"not_running".into(), &"running".into())
+    );
+    assert_eq!(
+        (&find("openai")["state"], &find("openai")["key_variable"]),
+        (&"no_key".into(), &"OPENAI_API_KEY".into())
+    );
+    let models = find("mine")["models"].as_array().unwrap();
+    assert_eq!((&models[0]["name"], &models[0]["is_default"]), (&"mine/large".into(), &false.into()));
+    assert_eq!(models[0]["usd_per_million_tokens"]["cache_write"], 3.125);
+    assert_eq!((&models[0]["max_output"], &models[1]["context_window"]), (&99.into(), &8192.into()));
+    assert_eq!(
+        (&models[1]["usd_per_million_tokens"]["input"], &models[1]["is_default"]),
+        (&0.0.into(), &true.into())
+    );
+}
+
+#[test]
+fn a_price_of_the_configuration_is_what_a_run_costs() {
+    let server = Server::start("200 OK\r\nContent-Type: text/event-stream", HELLO);
+    let price = "[prices.'mine/small']\ninput = 3.0\noutput = 15\nmax_output = 321\n";
+    let home = with_server(&server.url, price);
+    let run = ["run", "the task", "--budget-usd", "1", "--output-format", "json"];
+    let report = home.brigade(&run).exits(0).json();
+    assert_eq!(report["cost_usd"], 0.00006, "{report}");
+    assert!(server.asked()[0].contains("\"max_tokens\":321"), "{}", server.asked()[0]);
+    let free = with_server(&server.url, "").brigade(&run).exits(0).json();
+    assert_eq!(free["cost_usd"], 0.0);
+    let poor = home.brigade(&["run", "the task", "--budget-usd", "0.0001"]);
+    assert_ne!(poor.code, 0, "the worst case of a call does not fit: {}", poor.stdout);
+}
+
+#[test]
+fn a_model_without_a_price_is_refused_under_a_budget_in_dollars() {
+    let work = "[providers.work]\nkind = 'anthropic'\nbase_url = 'http://proxy.invalid'";
+    let done = home(work).brigade(&["run", "x", "--model", "work/claude-opus-5", "--budget-usd", "1"]);
+    done.exits(2).says("the price of the model 'work/claude-opus-5' is not known");
+    done.says("beneath [prices.\"work/claude-opus-5\"]");
+}
+
+#[test]
+fn wrong_prices_name_the_file_and_the_cure() {
+    let home = Home::new();
+    let file = home.home().join("config.toml").display().to_string();
+    let check = |config: &str, words: &[&str]| {
+        home.write("home/config.toml", config);
+        let done = home.brigade(&["config", "show"]);
+        done.exits(2).says(&file);
+        words.iter().for_each(|words| {
+            done.says(words);
+        });
+    };
+    for wrong in ["-1.0", "nan", "'dear'", "2e6"] {
+        let cause = ["`prices.\"openai/gpt-4.1\".input`", "dollars for a million tokens, such as 2.50"];
+        check(&format!("[prices.'openai/gpt-4.1']\ninput = {wrong}"), &cause);
+    }
+    check("[prices.'openai/gpt-4.1']\ncontext_window = 0", &["a number of tokens from 1"]);
+    check("[prices.openai]\ninput = 1", &["names no model: write provider/model"]);
+    check("[prices.'opnai/x']\ninput = 1\noutput = 1", &["prices.\"opnai/x\"", "the nearest is 'openai'"]);
+    check("[prices.'openai/x']\ninput = 1", &["there is no `output`", "write both `input` and `output`"]);
+    check("[prices.'ollama/x']\noutput = 1", &["there is no `input`"]);
+    check("[prices.'openai/x']\ncache_read = 1", &["there is no `input`"]);
+    let elsewhere =
+        "[providers.openai]\nbase_url = 'https://proxy.invalid'\n[prices.'openai/gpt-4.1']\ninput = 1";
+    check(elsewhere, &["there is no `output`"]);
+    home.write(
+        "home/config.toml",
+        "[prices.'openai/gpt-4.1']\ninput = 1\n[prices.'openai/x']\nmax_output = 5",
+    );
+    home.brigade(&["config", "show"]).exits(0).prints("[prices.\"openai/gpt-4.1\"]");
+    let models = home.brigade(&["models", "openai"]);
+    let line = models.stdout.lines().find(|line| line.contains("openai/gpt-4.1 ")).unwrap();
+    assert_eq!(line.split_whitespace().skip(1).take(4).collect::<Vec<_>>(), ["1.00", "8.00", "1.00", "2.00"]);
+}
+
+#[test]
+fn a_project_cannot_set_prices() {
+    let home = Home::new();
+    std::fs::create_dir(home.work().join(".brigade")).unwrap();
+    home.write("work/.brigade/config.toml", "[prices.'openai/gpt-4.1']\ninput = 0\noutput = 0\n");
+    home.brigade(&["trust", "--yes"]).says("a project may not set `prices`, only you can").exits(2);
+}

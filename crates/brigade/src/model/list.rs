@@ -1,0 +1,143 @@
+//! Which models a provider has.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use reqwest::header;
+use serde_json::Value;
+
+use super::ModelError;
+use super::http::{self, Endpoint, Unfetched};
+
+/// The most bytes of a list.
+const LIST_BYTES: usize = 16 << 20;
+/// Longer names are none.
+const LONGEST_NAME: usize = 256;
+/// Where servers say how much a model reads.
+const WINDOWS: [&str; 5] =
+    ["context_length", "context_window", "max_model_len", "max_input_tokens", "inputTokenLimit"];
+
+/// The API in which a provider is asked for its models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// That of OpenAI, which most servers speak.
+    OpenAi,
+    /// That of Anthropic.
+    Anthropic,
+    /// That of Gemini.
+    Gemini,
+}
+
+/// A model that a provider has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// What the provider calls it. Whoever shows it has to see that it is safe to be shown.
+    pub name: String,
+    /// How much it reads, where the provider says so.
+    pub window: Option<u64>,
+}
+
+/// Why there is no list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ListError {
+    /// Nobody answers at the address.
+    #[error("{0}")]
+    Unreachable(ModelError),
+    /// Whoever answers gives no list.
+    #[error("{0}")]
+    Failed(ModelError),
+}
+
+/// Asks a provider for its models, by name. The time limit is that of the endpoint.
+pub async fn list(endpoint: &Endpoint, api: Api) -> Result<Vec<Listed>, ListError> {
+    let key = |prefix| endpoint.key_header(prefix);
+    let (path, header, key) = match api {
+        Api::OpenAi => ("/models", header::AUTHORIZATION.as_str(), key("Bearer ")),
+        Api::Anthropic if endpoint.ends_with("/v1") => ("/models?limit=1000", "x-api-key", key("")),
+        Api::Anthropic => ("/v1/models?limit=1000", "x-api-key", key("")),
+        Api::Gemini if endpoint.ends_with("/v1beta") || endpoint.ends_with("/v1") => {
+            ("/models?pageSize=1000", "x-goog-api-key", key(""))
+        }
+        Api::Gemini => ("/v1beta/models?pageSize=1000", "x-goog-api-key", key("")),
+    };
+    let mut request = endpoint.get(path);
+    if api == Api::Anthropic {
+        request = request.header("anthropic-version", super::anthropic::VERSION);
+    }
+    if let Some(key) = key {
+        request = request.header(header, key);
+    }
+    let body = http::fetch(endpoint, request, LIST_BYTES).await.map_err(|error| match error {
+        Unfetched::Unreachable(error) => ListError::Unreachable(error),
+        Unfetched::Failed(error) => ListError::Failed(error),
+    })?;
+    read(&body).ok_or_else(|| ListError::Failed(http::refused(endpoint, "it is no list of models")))
+}
+
+/// Asks several providers at once; the answers are in the order of the questions.
+pub async fn list_all(asked: &[(Endpoint, Api)]) -> Vec<Result<Vec<Listed>, ListError>> {
+    join_all(asked.iter().map(|(endpoint, api)| list(endpoint, *api))).await
+}
+
+/// The models of a list, whoever wrote it: sorted, each once.
+fn read(body: &[u8]) -> Option<Vec<Listed>> {
+    let whole: Value = serde_json::from_slice(body).ok()?;
+    let entries = match &whole {
+        Value::Array(entries) => entries,
+        // Ollama says null where it has none.
+        _ if whole.get("data").is_some_and(Value::is_null) => return Some(Vec::new()),
+        _ => whole.get("data").or_else(|| whole.get("models"))?.as_array()?,
+    };
+    let mut found = BTreeMap::new();
+    for entry in entries {
+        let name = ["id", "name"].iter().find_map(|key| entry.get(key)?.as_str());
+        let name = name.map(|name| name.strip_prefix("models/").unwrap_or(name));
+        let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= LONGEST_NAME) else { continue };
+        let window = WINDOWS.iter().find_map(|key| entry.get(key)?.as_u64()).filter(|window| *window > 0);
+        found.insert(name.to_owned(), window);
+    }
+    Some(found.into_iter().map(|(name, window)| Listed { name, window }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(body: &str) -> Option<Vec<String>> {
+        Some(read(body.as_bytes())?.into_iter().map(|listed| listed.name).collect())
+    }
+
+    #[test]
+    fn lists_of_all_apis_are_read() {
+        assert_eq!(
+            names(r#"{"object":"list","data":[{"id":"b"},{"id":"a"},{"id":"b"}]}"#).unwrap(),
+            ["a", "b"]
+        );
+        assert_eq!(
+            names(r#"{"data":[{"type":"model","id":"claude-x"}],"has_more":false}"#).unwrap(),
+            ["claude-x"]
+        );
+        assert_eq!(names(r#"{"models":[{"name":"models/gemini-x"}]}"#).unwrap(), ["gemini-x"]);
+        assert_eq!(names(r#"[{"id":"together/x"}]"#).unwrap(), ["together/x"]);
+        assert_eq!(names(r#"{"object":"list","data":null}"#).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn windows_are_kept_where_a_server_says_them() {
+        let body = r#"{"data":[{"id":"a","context_length":4096},{"id":"b","max_model_len":0},{"id":"c","context_length":"x"}]}"#;
+        let windows: Vec<_> =
+            read(body.as_bytes()).unwrap().into_iter().map(|listed| listed.window).collect();
+        assert_eq!(windows, [Some(4096), None, None]);
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        for wrong in ["", "null", "{}", r#"{"data":{}}"#, r#"{"error":"x"}"#, "<html>", r#"{"data":"x"}"#] {
+            assert_eq!(names(wrong), None, "{wrong}");
+        }
+        let long = "x".repeat(300);
+        let body =
+            format!(r#"{{"data":[1,null,{{}},{{"id":7}},{{"id":""}},{{"id":"{long}"}},{{"id":"a"}}]}}"#);
+        assert_eq!(names(&body).unwrap(), ["a"]);
+    }
+}
