@@ -1,8 +1,11 @@
 //! Models: whatever answers a request.
 
 pub mod anthropic;
+mod count;
+pub mod gemini;
 mod http;
 pub mod openai;
+pub mod responses;
 pub mod script;
 pub mod sse;
 

@@ -2,7 +2,7 @@
 
 mod calls;
 pub(super) mod reply;
-mod request;
+pub(super) mod request;
 
 use futures::stream::BoxStream;
 use reqwest::header;

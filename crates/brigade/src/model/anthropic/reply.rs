@@ -7,12 +7,10 @@ use brigade_core::message::Stop;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::count::tokens;
 use super::super::http::{self, Endpoint};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
-
-/// About how many bytes a token has, where a server does not count.
-const TOKEN_BYTES: usize = 4;
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -215,9 +213,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Work that nobody counted is not free: budgets are to end somewhere.
+    /// What was counted, and an estimate of what was not.
     fn usage(&self) -> Usage {
-        let tokens = |bytes: usize| bytes.div_ceil(TOKEN_BYTES) as u64;
         Usage {
             input: self.count.input_tokens.unwrap_or_else(|| tokens(self.asked_bytes)),
             output: self.count.output_tokens.unwrap_or_else(|| tokens(self.said_bytes)),

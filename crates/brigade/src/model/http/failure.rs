@@ -10,7 +10,7 @@ use super::endpoint::Endpoint;
 /// How much of a provider's message is shown.
 const SHOWN: usize = 400;
 
-const OVERFLOW: [&str; 10] = [
+const OVERFLOW: [&str; 11] = [
     "context_length_exceeded",
     "exceed_context_size",
     "maximum context length",
@@ -20,11 +20,13 @@ const OVERFLOW: [&str; 10] = [
     "prompt is too long",
     "input is too long",
     "too many tokens",
+    "exceeds the maximum number of tokens",
     "request_too_large",
 ];
 /// Words of errors that stay, whatever their number is.
-const LASTING: [&str; 9] = [
+const LASTING: [&str; 10] = [
     "invalid_request",
+    "invalid_prompt",
     "authentication",
     "permission",
     "not_found",

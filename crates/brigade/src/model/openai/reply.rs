@@ -7,6 +7,7 @@ use brigade_core::message::Stop;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::super::count::tokens;
 use super::super::http::{self, Endpoint};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
@@ -14,8 +15,6 @@ use super::calls::{Calls, Fragment};
 use super::request::Reasoning;
 
 const DONE: &str = "[DONE]";
-/// About how many bytes a token has, where a server does not count.
-const TOKEN_BYTES: usize = 4;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -139,10 +138,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Work that nobody counted is not free: budgets are to end somewhere.
     fn estimate(&self) -> Usage {
         let said = self.said_bytes + self.reasoning.len() + self.calls.bytes();
-        let tokens = |bytes: usize| bytes.div_ceil(TOKEN_BYTES) as u64;
         Usage { input: tokens(self.asked_bytes), output: tokens(said), ..Usage::default() }
     }
 }

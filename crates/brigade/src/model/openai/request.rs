@@ -10,8 +10,10 @@ use super::super::Request;
 use super::super::http::{arguments, call_ids};
 use super::Dialect;
 
-/// Models that refuse a temperature.
-const FIXED_TEMPERATURE: [&str; 4] = ["o1", "o3", "o4", "gpt-5"];
+/// Models of OpenAI that reason. They refuse a temperature.
+const REASONING: [&str; 5] = ["o1", "o3", "o4", "gpt-5", "codex"];
+/// One of the family that only talks.
+const TALKING: &str = "gpt-5-chat";
 
 /// Reasoning that a provider wants back with the calls that it led to.
 #[derive(Debug, Serialize, Deserialize)]
@@ -102,16 +104,16 @@ pub(super) fn body(request: &Request, dialect: Dialect, provider: &str) -> serde
         tools: request.tools.iter().map(tool).collect(),
         max_tokens,
         max_completion_tokens,
-        temperature: request.temperature.filter(|_| takes_temperature(&request.model)),
+        temperature: request.temperature.filter(|_| !reasons(&request.model)),
         stream: true,
         stream_options: StreamOptions { include_usage: true },
     })
 }
 
-/// OpenRouter puts the maker before the name.
-fn takes_temperature(model: &str) -> bool {
+/// Whether a model is one of OpenAI's that reason. OpenRouter puts the maker before the name.
+pub(in super::super) fn reasons(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
-    !FIXED_TEMPERATURE.iter().any(|fixed| name.starts_with(fixed))
+    !name.starts_with(TALKING) && REASONING.iter().any(|family| name.starts_with(family))
 }
 
 fn tool(spec: &ToolSpec) -> Tool<'_> {
