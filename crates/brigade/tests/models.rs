@@ -6,9 +6,13 @@ mod models {
     mod anthropic;
     mod cuts;
     mod failures;
+    mod gemini;
     mod openai;
     mod pool;
+    mod recorded;
+    mod responses;
     mod server;
+    mod stable;
     mod streams;
     mod tree;
 }

@@ -8,8 +8,8 @@ use brigade::model::anthropic::Anthropic;
 use brigade::model::{ModelError, Request};
 use serde_json::{Value, json};
 
+use super::recorded::{ANTHROPIC_CALLS, ANTHROPIC_TEXT};
 use super::server::{KEY, Server, ask, body, calls, question, request};
-use super::streams::{ANTHROPIC_CALLS, ANTHROPIC_TEXT};
 
 async fn hear(stream: &str) -> Result<(Reply, Usage), ModelError> {
     ask(&Server::streaming(stream).anthropic(), question()).await

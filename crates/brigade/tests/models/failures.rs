@@ -6,8 +6,9 @@ use brigade::Secret;
 use brigade::model::openai::OpenAi;
 use brigade::model::{Endpoint, EndpointError, ModelError};
 
+use super::recorded::OPENAI_TEXT;
 use super::server::{KEY, Server, ask, hear, question, reply, send};
-use super::streams::{OPENAI_TEXT, delta, openai_without_end};
+use super::streams::{delta, openai_without_end};
 
 async fn failure(status: &'static str, headers: &'static str, body: &'static str) -> ModelError {
     ask(&Server::failing(status, headers, body).openai(), question()).await.unwrap_err()

@@ -8,8 +8,9 @@ use brigade::model::openai::OpenAi;
 use brigade::model::{Endpoint, Model, ModelError, Request};
 use serde_json::json;
 
+use super::recorded::{OPENAI_CALLS, OPENAI_TEXT};
 use super::server::{KEY, Server, ask, calls, hear, question, request};
-use super::streams::{OPENAI_CALLS, OPENAI_TEXT, delta, openai, openai_without_end};
+use super::streams::{delta, openai, openai_without_end};
 
 #[tokio::test]
 async fn text_comes_with_its_count() {
