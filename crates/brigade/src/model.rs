@@ -2,8 +2,11 @@
 
 pub mod anthropic;
 mod count;
+#[cfg(test)]
+mod fuzz;
 pub mod gemini;
 mod http;
+mod known;
 pub mod openai;
 pub mod responses;
 pub mod script;

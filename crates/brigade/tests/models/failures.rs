@@ -73,6 +73,9 @@ async fn what_may_pass_is_transient() {
         &failure("200 OK", "Content-Type: text/html\r\n", "<p>Log in").await,
         &["text/html", "base_url"],
     );
+    let json = "Content-Type: application/json\r\n";
+    let loading = r#"{"error":{"code":503,"message":"Loading model"}}"#;
+    transient(&failure("200 OK", json, loading).await, &["Loading model", "instead of replying"]);
     let closed = Server::start(|_, _| {});
     transient(&ask(&closed.openai(), question()).await.unwrap_err(), &["mock"]);
     let nobody = Endpoint::new("nobody", "http://127.0.0.1:9/v1", None).unwrap();
@@ -87,6 +90,8 @@ async fn a_conversation_that_is_too_long_is_said_in_clear_words() {
     for body in [openai, llama] {
         overflow(&failure("400 Bad Request", "", body).await, &["longer than the context window"]);
     }
+    let json = "Content-Type: application/json\r\n";
+    overflow(&failure("200 OK", json, llama).await, &["longer than the context window"]);
     let stream = format!("data: {openai}\n\n");
     overflow(&hear(&stream).await.unwrap_err(), &["longer than the context window"]);
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::Request;
 use super::super::http::{arguments, call_ids};
-use super::super::openai::request::reasons;
+use super::super::known::{reasons, takes_temperature};
 use super::Dialect;
 
 /// OpenAI refuses a smaller limit.
@@ -108,14 +108,13 @@ enum Role {
 pub(super) fn body(request: &Request, dialect: Dialect, provider: &str) -> serde_json::Result<Vec<u8>> {
     let tools: Vec<Tool<'_>> = request.tools.iter().map(tool).collect();
     let own = dialect == Dialect::Own;
-    let reasons = reasons(&request.model);
     serde_json::to_vec(&Body {
         model: &request.model,
         instructions: &request.system,
         input: items(request, provider),
         max_output_tokens: if own { request.max_tokens.max(LEAST_OUTPUT) } else { request.max_tokens },
-        temperature: request.temperature.filter(|_| !reasons),
-        include: if own && reasons { vec![SEALED] } else { Vec::new() },
+        temperature: request.temperature.filter(|_| takes_temperature(&request.model)),
+        include: if own && reasons(&request.model) { vec![SEALED] } else { Vec::new() },
         prompt_cache_key: if own { Some(cache_key(&request.system, &tools)?) } else { None },
         tools,
         store: false,
