@@ -167,37 +167,50 @@ fn events(bytes: &mut Vec<u8>, chance: &mut Chance) {
     *bytes = events.concat().into_bytes();
 }
 
+/// What an event says. Decoders pass over keys that they do not know, and over numbers there that are no numbers; such
+/// an event is read as text.
+fn said(event: &Event) -> Value {
+    serde_json::from_str(&event.data).unwrap_or_else(|_| Value::String(event.data.clone()))
+}
+
+/// Whether an event has text behind this key, in a list or an object of this name.
+fn has(value: &Value, parent: &str, key: &str) -> bool {
+    let is_text = |one: &Value| one.get(key).is_some_and(Value::is_string);
+    match (value, value.get(parent)) {
+        (Value::String(text), _) => text.contains(&format!("\"{key}\":\"")),
+        (_, Some(Value::Array(list))) => list.iter().any(is_text),
+        (_, other) => other.is_some_and(is_text),
+    }
+}
+
 /// Whether the events say that the reply is over, and the body was read to its end.
 fn is_over(api: Api, events: &[Event], has_end: bool) -> bool {
-    let said: Vec<(Value, &Event)> =
-        events.iter().map(|event| (serde_json::from_str(&event.data).unwrap_or_default(), event)).collect();
-    let any = |test: &dyn Fn(&Value) -> bool| said.iter().any(|(value, _)| test(value));
-    let each = |value: &Value, list: &str, key: &str| {
-        let list = value.get(list).and_then(Value::as_array);
-        list.is_some_and(|list| list.iter().any(|one| one.get(key).is_some_and(Value::is_string)))
+    let any = |parent: &str, key: &str| events.iter().any(|event| has(&said(event), parent, key));
+    let is = |event: &Event, kinds: &[&str]| match said(event) {
+        Value::String(text) => kinds.iter().any(|kind| text.contains(kind)),
+        value => {
+            let kind = value["type"].as_str().filter(|kind| !kind.is_empty());
+            kinds.contains(&kind.unwrap_or(&event.name))
+        }
     };
     match api {
         Api::Chat => {
             let is_ended = has_end || events.iter().any(|event| event.data.trim() == "[DONE]");
-            is_ended && any(&|value| each(value, "choices", "finish_reason"))
+            is_ended && any("choices", "finish_reason")
         }
         Api::Messages => {
-            any(&|value| value.pointer("/delta/stop_reason").is_some_and(Value::is_string))
-                && any(&|value| value["type"] == "message_stop")
+            any("delta", "stop_reason") && events.iter().any(|event| is(event, &["message_stop"]))
         }
         Api::Responses => {
-            let ends = ["response.completed", "response.incomplete"];
-            said.iter().any(|(value, event)| {
-                let kind = value["type"].as_str().filter(|kind| !kind.is_empty());
-                ends.contains(&kind.unwrap_or(&event.name))
-            })
+            events.iter().any(|event| is(event, &["response.completed", "response.incomplete"]))
         }
         Api::Gemini => {
-            let piece = |value: &Value| {
-                each(value, "candidates", "finishReason")
-                    || value.pointer("/promptFeedback/blockReason").is_some_and(Value::is_string)
-            };
-            has_end && any(&|value| piece(value) || value.get(0).is_some_and(piece))
+            let is_listed = events.iter().any(|event| {
+                let first = said(event).get(0).cloned().unwrap_or_default();
+                has(&first, "candidates", "finishReason") || has(&first, "promptFeedback", "blockReason")
+            });
+            has_end
+                && (is_listed || any("candidates", "finishReason") || any("promptFeedback", "blockReason"))
         }
     }
 }

@@ -240,6 +240,24 @@ async fn reasoning_goes_only_to_the_provider_and_model_that_it_came_from() {
 }
 
 #[tokio::test]
+async fn a_place_that_the_text_does_not_have_spoils_nothing() {
+    let (said, _) = hear(RESPONSES_CALLS).await.unwrap();
+    for text in ["ä", "", "Somethingä, and more"] {
+        let server = Server::streaming(RESPONSES_TEXT);
+        let other = Reply { text: text.into(), ..said.clone() };
+        let moved = other.opaque.iter().map(|block| block.as_str().replace("\"text\":", "\"text\":1").into());
+        let other = Reply { opaque: moved.collect(), ..other.clone() };
+        ask(&server.responses(), request(vec![Message::Assistant(Arc::new(other)), results()]))
+            .await
+            .unwrap();
+        let input = server.body()["input"].as_array().unwrap().clone();
+        let words: String = input.iter().filter_map(|item| item["content"].as_str()).collect();
+        assert_eq!(words, text);
+        assert_eq!(input.iter().filter(|item| item["type"] == "function_call").count(), 2);
+    }
+}
+
+#[tokio::test]
 async fn openai_itself_is_asked_for_sealed_reasoning_and_told_which_cache_to_use() {
     let server = Server::streaming(RESPONSES_TEXT);
     let model = Responses::new(server.endpoint("/v1/"));
