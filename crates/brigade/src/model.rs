@@ -1,10 +1,16 @@
 //! Models: whatever answers a request.
 
 pub mod anthropic;
+mod count;
+#[cfg(test)]
+mod fuzz;
+pub mod gemini;
 mod http;
+mod known;
 mod list;
 pub mod openai;
 mod prices;
+pub mod responses;
 pub mod script;
 pub mod sse;
 

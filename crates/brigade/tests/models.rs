@@ -6,10 +6,14 @@ mod models {
     mod anthropic;
     mod cuts;
     mod failures;
+    mod gemini;
     mod known;
     mod openai;
     mod pool;
+    mod recorded;
+    mod responses;
     mod server;
+    mod stable;
     mod streams;
     mod tree;
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use brigade::Model;
 use brigade::model::anthropic::Anthropic;
+use brigade::model::gemini::Gemini;
 use brigade::model::openai::OpenAi;
+use brigade::model::responses::Responses;
 use brigade::model::{Endpoint, Own, PriceList};
 use serde::Deserialize;
 
@@ -17,7 +19,7 @@ use crate::failure::Failure;
 pub(crate) use offer::{Key, Offer};
 
 /// The words for the ways to speak that `kind` knows.
-pub(super) const KINDS: [&str; 2] = ["openai", "anthropic"];
+pub(super) const KINDS: [&str; 4] = ["openai", "responses", "anthropic", "gemini"];
 
 const OPENAI: &str = "https://api.openai.com/v1";
 
@@ -45,24 +47,43 @@ struct Provider {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     OpenAi,
+    Responses,
     Anthropic,
+    Gemini,
 }
 
+impl Kind {
+    /// Other words were refused when the file was read.
+    fn of(word: &str) -> Kind {
+        match word {
+            "anthropic" => Kind::Anthropic,
+            "gemini" => Kind::Gemini,
+            "responses" => Kind::Responses,
+            _ => Kind::OpenAi,
+        }
+    }
+}
+
+/// Name, way to speak, address, and the variable that holds the key.
+const BUILT_IN: [(&str, Kind, &str, &str); 11] = [
+    ("openai", Kind::OpenAi, OPENAI, "OPENAI_API_KEY"),
+    ("openai-responses", Kind::Responses, OPENAI, "OPENAI_API_KEY"),
+    ("anthropic", Kind::Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    ("gemini", Kind::Gemini, "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
+    ("openrouter", Kind::OpenAi, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    ("deepseek", Kind::OpenAi, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    ("groq", Kind::OpenAi, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    ("ollama", Kind::OpenAi, "http://127.0.0.1:11434/v1", ""),
+    ("lmstudio", Kind::OpenAi, "http://127.0.0.1:1234/v1", ""),
+    ("llamacpp", Kind::OpenAi, "http://127.0.0.1:8080/v1", ""),
+    ("vllm", Kind::OpenAi, "http://127.0.0.1:8000/v1", ""),
+];
+
 fn built_in() -> BTreeMap<String, Provider> {
-    let provider = |kind, base_url: &str, key: &str| Provider {
-        kind,
-        base_url: base_url.to_owned(),
-        key: key.to_owned(),
+    let provider = |(name, kind, base_url, key): (&str, Kind, &str, &str)| {
+        (name.to_owned(), Provider { kind, base_url: base_url.to_owned(), key: key.to_owned() })
     };
-    BTreeMap::from([
-        ("openai".to_owned(), provider(Kind::OpenAi, OPENAI, "OPENAI_API_KEY")),
-        ("anthropic".to_owned(), provider(Kind::Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY")),
-        (
-            "openrouter".to_owned(),
-            provider(Kind::OpenAi, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        ),
-        ("ollama".to_owned(), provider(Kind::OpenAi, "http://127.0.0.1:11434/v1", "")),
-    ])
+    BUILT_IN.into_iter().map(provider).collect()
 }
 
 impl Providers {
@@ -78,14 +99,10 @@ impl Providers {
                 )));
             }
             let known = providers.remove(&name);
-            let kind = match raw.kind.as_deref() {
-                Some("anthropic") => Some(Kind::Anthropic),
-                // Other words were refused when the file was read.
-                Some(_) => Some(Kind::OpenAi),
-                None => known.as_ref().map(|known| known.kind),
-            };
-            let kind =
-                kind.ok_or_else(|| missing("kind", "write the API that it speaks, openai or anthropic"))?;
+            let kind = raw.kind.as_deref().map(Kind::of).or_else(|| known.as_ref().map(|known| known.kind));
+            let kind = kind.ok_or_else(|| {
+                missing("kind", &format!("write the API that it speaks, one of {}", KINDS.join(", ")))
+            })?;
             let base_url = raw.base_url.or_else(|| known.as_ref().map(|known| known.base_url.clone()));
             let base_url = base_url.ok_or_else(|| missing("base_url", "write where it is"))?;
             let key = raw.api_key_env.or_else(|| known.map(|known| known.key)).unwrap_or_default();
@@ -127,10 +144,14 @@ impl Providers {
         };
         let endpoint = Endpoint::new(name, base_url, key).map_err(|error| error.to_string())?;
         let endpoint = endpoint.with_prices(prices.clone());
+        let is_openai = base_url.trim_end_matches('/') == OPENAI;
         Ok(match provider.kind {
             Kind::Anthropic => Arc::new(Anthropic::new(endpoint)),
-            Kind::OpenAi if base_url.trim_end_matches('/') == OPENAI => Arc::new(OpenAi::new(endpoint)),
+            Kind::Gemini => Arc::new(Gemini::new(endpoint)),
+            Kind::OpenAi if is_openai => Arc::new(OpenAi::new(endpoint)),
             Kind::OpenAi => Arc::new(OpenAi::compatible(endpoint)),
+            Kind::Responses if is_openai => Arc::new(Responses::new(endpoint)),
+            Kind::Responses => Arc::new(Responses::compatible(endpoint)),
         })
     }
 }

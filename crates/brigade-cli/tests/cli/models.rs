@@ -11,6 +11,14 @@ const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"h
     data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
 const DENIED: &str = r#"{"error":{"message":"Wrong key sk-planted-fedcba9876543210"}}"#;
 
+/// Whether the body of a request is there.
+fn is_whole(request: &str) -> bool {
+    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
+    let head = head.to_lowercase();
+    let (_, length) = head.split_once("content-length: ").unwrap();
+    body.len() >= length.lines().next().unwrap().parse().unwrap()
+}
+
 /// A server that gives one answer, and what it was asked.
 fn serve(status: &'static str, body: &'static str) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -20,7 +28,7 @@ fn serve(status: &'static str, body: &'static str) -> (String, Receiver<String>)
         let (mut stream, _) = listener.accept().unwrap();
         let mut request = Vec::new();
         let mut piece = [0; 65536];
-        while !String::from_utf8_lossy(&request).contains("\"include_usage\":true}}") {
+        while !is_whole(&String::from_utf8_lossy(&request)) {
             let length = stream.read(&mut piece).unwrap();
             assert!(length > 0);
             request.extend_from_slice(&piece[..length]);
@@ -36,9 +44,13 @@ fn serve(status: &'static str, body: &'static str) -> (String, Receiver<String>)
 }
 
 fn configured(url: &str) -> Home {
+    configured_as("openai", url)
+}
+
+fn configured_as(kind: &str, url: &str) -> Home {
     let home = Home::new();
     let config = format!(
-        "model = 'mine/small'\n[providers.mine]\nkind = 'openai'\nbase_url = '{url}'\napi_key_env = 'MY_KEY'\n"
+        "model = 'mine/small'\n[providers.mine]\nkind = '{kind}'\nbase_url = '{url}'\napi_key_env = 'MY_KEY'\n"
     );
     home.write("home/config.toml", &config);
     home
@@ -72,6 +84,26 @@ fn a_provider_of_the_configuration_answers() {
 }
 
 #[test]
+fn every_kind_of_provider_speaks_its_own_way() {
+    let responses = "data: {\"type\":\"response.output_text.delta\",\"delta\":\"hello\"}\n\n\
+        data: {\"type\":\"response.completed\",\"response\":{\"output\":[]}}\n\n";
+    let gemini = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hello\"}]},\"finishReason\":\"STOP\"}]}\n\n";
+    let cases = [
+        ("responses", responses, "POST /v1/responses HTTP"),
+        ("gemini", gemini, "POST /v1/models/small:streamGenerateContent?alt=sse HTTP"),
+    ];
+    for (kind, stream, line) in cases {
+        let (url, asked) = serve("200 OK", stream);
+        let home = configured_as(kind, &url);
+        let done = run(&home);
+        done.exits(0).prints("hello");
+        let asked = asked.recv().unwrap();
+        assert!(asked.starts_with(line) && asked.contains(KEY), "{asked}");
+        keeps_the_key(&home, &done);
+    }
+}
+
+#[test]
 fn a_key_that_is_refused_is_not_shown() {
     let (url, _asked) = serve("401 Unauthorized", DENIED);
     let home = configured(&url);
@@ -89,14 +121,23 @@ fn what_is_missing_is_named() {
     model("openai/gpt-4.1").exits(2).says("OPENAI_API_KEY is not set").says("providers.openai.api_key_env");
     model("anthropic/claude-x").exits(2).says("ANTHROPIC_API_KEY is not set");
     model("openrouter/a/b").exits(2).says("OPENROUTER_API_KEY is not set");
+    model("openai-responses/gpt-5").exits(2).says("OPENAI_API_KEY is not set");
+    model("gemini/gemini-2.5-flash").exits(2).says("GEMINI_API_KEY is not set");
+    model("deepseek/deepseek-chat").exits(2).says("DEEPSEEK_API_KEY is not set");
+    model("groq/x").exits(2).says("GROQ_API_KEY is not set");
     model("ollama").exits(2).says("write ollama/MODEL");
-    model("nobody/x").exits(2).says("anthropic, ollama, openai, openrouter");
+    model("nobody/x").exits(2).says(
+        "anthropic, deepseek, gemini, groq, llamacpp, lmstudio, ollama, openai, openai-responses, openrouter, vllm",
+    );
     home.write("home/config.toml", "[providers.mine]\nkind = 'openai'\n");
     model("mine/x").exits(2).says("providers.mine has no `base_url`");
     home.write("home/config.toml", "[providers.mine]\nbase_url = 'http://127.0.0.1:1'\n");
-    model("mine/x").exits(2).says("providers.mine has no `kind`");
+    model("mine/x")
+        .exits(2)
+        .says("providers.mine has no `kind`")
+        .says("one of openai, responses, anthropic, gemini");
     home.write("home/config.toml", "[providers.mine]\nkind = 'telepathy'\nbase_url = 'http://127.0.0.1:1'\n");
-    model("mine/x").exits(2).says("one of openai, anthropic");
+    model("mine/x").exits(2).says("one of openai, responses, anthropic, gemini");
     home.write("home/config.toml", "[providers.ollama]\nbase_url = 'nowhere'\n");
     model("ollama/x").exits(2).says("the base_url of the provider 'ollama' cannot be used");
 }

@@ -36,7 +36,7 @@ impl Anthropic {
 
 impl Model for Anthropic {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let body = match request::body(&request) {
+        let body = match request::body(&request, self.endpoint.name()) {
             Ok(body) => body,
             Err(error) => {
                 return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));

@@ -3,6 +3,7 @@
 mod calls;
 pub(super) mod reply;
 mod request;
+mod thought;
 
 use futures::stream::BoxStream;
 use reqwest::header;
@@ -57,7 +58,7 @@ impl Model for OpenAi {
                 return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));
             }
         };
-        let decoder = reply::Decoder::new(self.endpoint.clone(), body.len());
+        let decoder = reply::Decoder::new(self.endpoint.clone(), body.len(), request::has_calls(&request));
         let mut post = self.endpoint.post("/chat/completions", body);
         if let Some(key) = self.endpoint.key_header("Bearer ") {
             post = post.header(header::AUTHORIZATION, key);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use brigade::core::message::{CallResult, Stop};
 use brigade::core::{CallId, Message, Reply, ToolOutput, Usage};
 use brigade::model::anthropic::Anthropic;
-use brigade::model::{ModelError, Request};
+use brigade::model::{Endpoint, ModelError, Request};
 use serde_json::{Value, json};
 
+use super::recorded::{ANTHROPIC_CALLS, ANTHROPIC_TEXT};
 use super::server::{KEY, Server, ask, body, calls, question, request};
-use super::streams::{ANTHROPIC_CALLS, ANTHROPIC_TEXT};
 
 async fn hear(stream: &str) -> Result<(Reply, Usage), ModelError> {
     ask(&Server::streaming(stream).anthropic(), question()).await
@@ -32,8 +32,9 @@ async fn calls_and_thinking_are_taken() {
     assert_eq!((reply.stop, usage.input, usage.output), (Stop::Calls, 41, 25));
     let blocks: Vec<Value> =
         reply.opaque.iter().map(|block| serde_json::from_str(block.as_str()).unwrap()).collect();
-    assert_eq!(blocks[0], json!({ "type": "thinking", "thinking": "Two files.", "signature": "c2ln" }));
-    assert_eq!(blocks[1], json!({ "type": "redacted_thinking", "data": "b3BhcXVl" }));
+    let thinking = json!({ "type": "thinking", "thinking": "Two files.", "signature": "c2ln" });
+    assert_eq!((&blocks[0]["messages"], &blocks[0]["provider"]), (&thinking, &json!("mock")));
+    assert_eq!(blocks[1]["messages"], json!({ "type": "redacted_thinking", "data": "b3BhcXVl" }));
 }
 
 #[tokio::test]
@@ -44,10 +45,39 @@ async fn reasons_to_stop_are_told_apart() {
     };
     assert_eq!(stop("max_tokens").await, Stop::Length);
     assert_eq!(stop("refusal").await, Stop::Refusal);
+    assert_eq!(stop("model_context_window_exceeded").await, Stop::Length);
     assert_eq!(stop("stop_sequence").await, Stop::End);
+    assert_eq!(stop("pause_turn").await, Stop::End);
     let cut = ANTHROPIC_CALLS.replace("\"tool_use\"}", "\"max_tokens\"}");
     let (reply, _) = hear(&cut).await.unwrap();
     assert_eq!((reply.stop, calls(&reply)[1].1), (Stop::Length, "{"));
+}
+
+#[tokio::test]
+async fn counts_do_not_shrink() {
+    let zeros = r#""usage":{"input_tokens":0,"cache_read_input_tokens":0,"output_tokens":9}"#;
+    let stream = ANTHROPIC_TEXT.replace(r#""usage":{"output_tokens":9}"#, zeros);
+    assert_ne!(stream, ANTHROPIC_TEXT);
+    let (_, usage) = hear(&stream).await.unwrap();
+    assert_eq!(usage, Usage { input: 11, output: 9, cache_read: 300, cache_write: 20 });
+}
+
+#[tokio::test]
+async fn thinking_goes_only_to_the_provider_that_it_came_from() {
+    let (said, _) = hear(ANTHROPIC_CALLS).await.unwrap();
+    let server = Server::streaming(ANTHROPIC_TEXT);
+    let other = Anthropic::new(Endpoint::new("other", &server.url(""), None).unwrap());
+    ask(&other, request(conversation(said))).await.unwrap();
+    let content = &server.body()["messages"][1]["content"];
+    assert_eq!((content.as_array().unwrap().len(), &content[0]["type"]), (2, &json!("tool_use")));
+}
+
+#[tokio::test]
+async fn newer_models_get_no_temperature() {
+    let server = Server::streaming(ANTHROPIC_TEXT);
+    let asked = Request { model: "claude-opus-4-7".to_owned(), ..question() };
+    ask(&server.anthropic(), asked).await.unwrap();
+    assert!(server.body().get("temperature").is_none());
 }
 
 #[tokio::test]

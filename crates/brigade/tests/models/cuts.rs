@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brigade::model::{Model, ModelError};
 
+use super::recorded::{
+    ANTHROPIC_CALLS, ANTHROPIC_TEXT, GEMINI_CALLS, GEMINI_TEXT, OPENAI_CALLS, OPENAI_TEXT, RESPONSES_CALLS,
+    RESPONSES_TEXT,
+};
 use super::server::{Server, ask, events, question, send};
-use super::streams::{ANTHROPIC_CALLS, ANTHROPIC_TEXT, OPENAI_CALLS, OPENAI_TEXT};
 
 /// A server that sends one byte more with each request, and tells the size or not.
 fn cutting(stream: &'static str, tells_size: bool) -> Server {
@@ -40,6 +43,18 @@ async fn never_a_reply<M: Model>(stream: &'static str, model: impl Fn(&Server) -
     }
 }
 
+/// Where there is no terminal event, only the proper end of the body tells a whole reply from a cut one.
+async fn never_a_reply_without_the_end_of_the_body(stream: &'static str) {
+    for tells_size in [true, false] {
+        let server = cutting(stream, tells_size);
+        for cut in 0..stream.len() {
+            let heard = ask(&server.gemini(), question()).await;
+            assert!(matches!(heard, Err(ModelError::Transient(_))), "cut at {cut}: {heard:?}");
+        }
+        assert_eq!(ask(&server.gemini(), question()).await.is_ok(), tells_size);
+    }
+}
+
 #[tokio::test]
 async fn a_cut_text_of_openai_is_no_reply() {
     never_a_reply(OPENAI_TEXT, Server::openai).await;
@@ -58,4 +73,24 @@ async fn a_cut_text_of_anthropic_is_no_reply() {
 #[tokio::test]
 async fn cut_calls_of_anthropic_are_no_reply() {
     never_a_reply(ANTHROPIC_CALLS, Server::anthropic).await;
+}
+
+#[tokio::test]
+async fn a_cut_text_of_responses_is_no_reply() {
+    never_a_reply(RESPONSES_TEXT, Server::responses).await;
+}
+
+#[tokio::test]
+async fn cut_calls_of_responses_are_no_reply() {
+    never_a_reply(RESPONSES_CALLS, Server::responses).await;
+}
+
+#[tokio::test]
+async fn a_cut_text_of_gemini_is_no_reply() {
+    never_a_reply_without_the_end_of_the_body(GEMINI_TEXT).await;
+}
+
+#[tokio::test]
+async fn cut_calls_of_gemini_are_no_reply() {
+    never_a_reply_without_the_end_of_the_body(GEMINI_CALLS).await;
 }

@@ -6,8 +6,9 @@ use brigade::Secret;
 use brigade::model::openai::OpenAi;
 use brigade::model::{Endpoint, EndpointError, ModelError};
 
+use super::recorded::OPENAI_TEXT;
 use super::server::{KEY, Server, ask, hear, question, reply, send};
-use super::streams::{OPENAI_TEXT, delta, openai_without_end};
+use super::streams::{delta, openai_without_end};
 
 async fn failure(status: &'static str, headers: &'static str, body: &'static str) -> ModelError {
     ask(&Server::failing(status, headers, body).openai(), question()).await.unwrap_err()
@@ -72,6 +73,9 @@ async fn what_may_pass_is_transient() {
         &failure("200 OK", "Content-Type: text/html\r\n", "<p>Log in").await,
         &["text/html", "base_url"],
     );
+    let json = "Content-Type: application/json\r\n";
+    let loading = r#"{"error":{"code":503,"message":"Loading model"}}"#;
+    transient(&failure("200 OK", json, loading).await, &["Loading model", "instead of replying"]);
     let closed = Server::start(|_, _| {});
     transient(&ask(&closed.openai(), question()).await.unwrap_err(), &["mock"]);
     let nobody = Endpoint::new("nobody", "http://127.0.0.1:9/v1", None).unwrap();
@@ -86,6 +90,8 @@ async fn a_conversation_that_is_too_long_is_said_in_clear_words() {
     for body in [openai, llama] {
         overflow(&failure("400 Bad Request", "", body).await, &["longer than the context window"]);
     }
+    let json = "Content-Type: application/json\r\n";
+    overflow(&failure("200 OK", json, llama).await, &["longer than the context window"]);
     let stream = format!("data: {openai}\n\n");
     overflow(&hear(&stream).await.unwrap_err(), &["longer than the context window"]);
 }

@@ -6,10 +6,11 @@ use brigade::core::message::{CallResult, Stop};
 use brigade::core::{CallId, Message, Price, Reply, ToolCall, ToolOutput, Usage};
 use brigade::model::openai::OpenAi;
 use brigade::model::{Endpoint, Model, ModelError, Request};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::recorded::{OPENAI_CALLS, OPENAI_TEXT};
 use super::server::{KEY, Server, ask, calls, hear, question, request};
-use super::streams::{OPENAI_CALLS, OPENAI_TEXT, delta, openai, openai_without_end};
+use super::streams::{delta, openai, openai_without_end};
 
 #[tokio::test]
 async fn text_comes_with_its_count() {
@@ -217,6 +218,109 @@ async fn reasoning_goes_back_to_its_own_provider_with_the_calls_it_led_to() {
     assert_eq!(sent[1]["messages"][1]["reasoning_content"], "Let me look.");
     assert!(sent[2]["messages"][1].get("reasoning_content").is_none());
     assert!(!server.requests()[2].to_lowercase().contains("authorization"));
+}
+
+const CALL: &str = r#"{"tool_calls":[{"index":0,"id":"x","function":{"name":"read","arguments":"{}"}}]}"#;
+
+/// What the second line of the next request says after a reply of these deltas and a call.
+async fn sent_back(deltas: &[&str]) -> Value {
+    let mut events: Vec<String> = deltas.iter().map(|text| delta(text, "")).collect();
+    events.push(delta(CALL, "tool_calls"));
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    let (said, _) = hear(&openai(&events)).await.unwrap();
+    let server = Server::streaming(OPENAI_TEXT);
+    ask(&server.openai(), request(vec![Message::Assistant(Arc::new(said))])).await.unwrap();
+    server.body()["messages"][1].clone()
+}
+
+#[tokio::test]
+async fn reasoning_goes_back_under_the_name_that_it_came_with() {
+    let ollama = sent_back(&[r#"{"reasoning":"Let "}"#, r#"{"reasoning":"me."}"#]).await;
+    assert_eq!((&ollama["reasoning"], ollama.get("reasoning_content")), (&json!("Let me."), None));
+    let both = sent_back(&[r#"{"reasoning":"So.","reasoning_content":"So."}"#]).await;
+    assert_eq!((both.get("reasoning"), &both["reasoning_content"]), (None, &json!("So.")));
+    let odd = sent_back(&[r#"{"reasoning":{"effort":"low"},"reasoning_content":null}"#]).await;
+    assert_eq!((odd.get("reasoning"), odd.get("reasoning_content")), (None, None));
+}
+
+#[tokio::test]
+async fn parts_of_reasoning_go_back_whole_and_in_order() {
+    let piece = |part: &str| format!(r#"{{"reasoning":"x","reasoning_details":[{part}]}}"#);
+    let text =
+        |words: &str| format!(r#"{{"type":"reasoning.text","text":"{words}","index":0,"format":"f"}}"#);
+    let signed = r#"{"type":"reasoning.text","signature":"c2ln","text":null,"index":0,"format":"f"}"#;
+    let last = r#"{"type":"reasoning.text","text":"","signature":"c2ln","index":0,"format":"f"}"#;
+    let sealed = |data: &str| format!(r#"{{"type":"reasoning.encrypted","data":"{data}","index":1}}"#);
+    let deltas =
+        [text("Let "), text("me."), last.to_owned(), sealed("YQ=="), sealed("Yg==")].map(|part| piece(&part));
+    let line = sent_back(&deltas.each_ref().map(String::as_str)).await;
+    assert!(line.get("reasoning").is_none(), "the parts say it already");
+    assert_eq!(
+        line["reasoning_details"],
+        json!([
+            { "type": "reasoning.text", "text": "Let me.", "signature": "c2ln", "index": 0, "format": "f" },
+            { "type": "reasoning.encrypted", "data": "YQ==", "index": 1 },
+            { "type": "reasoning.encrypted", "data": "Yg==", "index": 1 },
+        ])
+    );
+    let apart = sent_back(&[&piece(signed)]).await;
+    assert_eq!(apart["reasoning_details"][0]["signature"], "c2ln");
+}
+
+#[tokio::test]
+async fn what_stands_beside_a_call_goes_back_beside_it() {
+    let signed = r#"{"tool_calls":[{"index":0,"id":"w","function":{"name":"write","arguments":"{}"},"extra_content":{"google":{"thought_signature":"c2ln"}}}]}"#;
+    let (said, _) =
+        hear(&openai(&[&delta(signed, ""), &delta(&CALL.replace("\"index\":0", "\"index\":1"), "stop")]))
+            .await
+            .unwrap();
+    assert_eq!(calls(&said).len(), 2);
+    let server = Server::streaming(OPENAI_TEXT);
+    ask(&server.openai(), request(vec![Message::Assistant(Arc::new(said))])).await.unwrap();
+    let line = &server.body()["messages"][1]["tool_calls"];
+    assert_eq!(line[0]["extra_content"], json!({ "google": { "thought_signature": "c2ln" } }));
+    assert!(line[1].get("extra_content").is_none());
+}
+
+#[tokio::test]
+async fn reasoning_of_an_answer_goes_back_once_there_were_calls() {
+    let answer =
+        openai(&[&delta(r#"{"reasoning_content":"Done."}"#, ""), &delta(r#"{"content":"Yes."}"#, "stop")]);
+    let (called, _) = hear(&openai(&[&delta(CALL, "tool_calls")])).await.unwrap();
+    let result = CallResult {
+        call: CallId { turn: 1, index: 0 },
+        provider_id: None,
+        name: "read".to_owned(),
+        output: ToolOutput::ok("one"),
+    };
+    let after = vec![Message::Assistant(Arc::new(called)), Message::Results(vec![result])];
+    let server = Server::streaming(&answer);
+    let (alone, _) = ask(&server.openai(), question()).await.unwrap();
+    assert!(alone.opaque.is_empty(), "without calls nobody needs it");
+    let (said, _) = ask(&server.openai(), request(after.clone())).await.unwrap();
+    let next = [after, vec![Message::Assistant(Arc::new(said)), Message::User("And?".into())]].concat();
+    ask(&server.openai(), request(next)).await.unwrap();
+    let sent = super::server::body(&server.requests()[2]);
+    assert_eq!(
+        (&sent["messages"][3]["content"], &sent["messages"][3]["reasoning_content"]),
+        (&json!("Yes."), &json!("Done."))
+    );
+}
+
+#[tokio::test]
+async fn other_ways_of_servers_are_known() {
+    let parts = delta(
+        r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"no"}]},{"type":"text","text":"yes"}]}"#,
+        "model_length",
+    );
+    let (reply, _) = hear(&format!(": OPENROUTER PROCESSING\n\n{}", openai(&[&parts]))).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.stop), ("yes", Stop::Length));
+    let groq = r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":7,"completion_tokens":3}},"timings":{"predicted_n":1}}"#;
+    let (_, usage) = hear(&openai(&[groq])).await.unwrap();
+    assert_eq!((usage.input, usage.output), (7, 3));
+    let stopped = r#"{"choices":[],"x_groq":{"error":"over capacity"}}"#;
+    let error = hear(&openai(&[&delta(r#"{"content":"a"}"#, ""), stopped])).await.unwrap_err();
+    assert!(matches!(&error, ModelError::Transient(text) if text.contains("over capacity")), "{error:?}");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use brigade::model::Endpoint;
 use brigade::model::openai::OpenAi;
 
+use super::recorded::OPENAI_TEXT;
 use super::server::{ask, question};
-use super::streams::OPENAI_TEXT;
 
 /// Answers all requests of one connection, in chunks whose last one comes late.
 fn serve(stream: TcpStream) -> std::io::Result<()> {

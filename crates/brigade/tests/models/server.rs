@@ -9,7 +9,9 @@ use brigade::Secret;
 use brigade::core::message::Category;
 use brigade::core::{Message, Purpose, Reply, SessionId, ToolSpec, Usage};
 use brigade::model::anthropic::Anthropic;
+use brigade::model::gemini::Gemini;
 use brigade::model::openai::OpenAi;
+use brigade::model::responses::Responses;
 use brigade::model::{Endpoint, Ingest, Model, ModelError, Request};
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -80,6 +82,14 @@ impl Server {
 
     pub(super) fn anthropic(&self) -> Anthropic {
         Anthropic::new(self.endpoint(""))
+    }
+
+    pub(super) fn responses(&self) -> Responses {
+        Responses::compatible(self.endpoint("/v1"))
+    }
+
+    pub(super) fn gemini(&self) -> Gemini {
+        Gemini::new(self.endpoint("/v1beta"))
     }
 }
 

@@ -6,8 +6,9 @@ use brigade::core::Status;
 use brigade::{Ending, Models, Runtime, Settings, Task, Workspace};
 use serde_json::Value;
 
+use super::recorded::ANTHROPIC_TEXT;
 use super::server::{Server, body, events, send};
-use super::streams::{ANTHROPIC_TEXT, delta, openai};
+use super::streams::{delta, openai};
 
 /// The lead delegates twice in one reply and answers with what came back; a child answers with its task.
 fn openai_stream(body: &Value) -> String {

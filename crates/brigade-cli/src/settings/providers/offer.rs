@@ -35,14 +35,17 @@ impl Kind {
     fn speaks(self) -> &'static str {
         match self {
             Kind::OpenAi => "Chat Completions",
+            Kind::Responses => "Responses",
             Kind::Anthropic => "Messages",
+            Kind::Gemini => "Gemini",
         }
     }
 
     fn api(self) -> Api {
         match self {
-            Kind::OpenAi => Api::OpenAi,
+            Kind::OpenAi | Kind::Responses => Api::OpenAi,
             Kind::Anthropic => Api::Anthropic,
+            Kind::Gemini => Api::Gemini,
         }
     }
 }

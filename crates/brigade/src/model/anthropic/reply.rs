@@ -7,12 +7,10 @@ use brigade_core::message::Stop;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::count::tokens;
 use super::super::http::{self, Endpoint};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
-
-/// About how many bytes a token has, where a server does not count.
-const TOKEN_BYTES: usize = 4;
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -75,7 +73,7 @@ enum Delta {
     Unknown,
 }
 
-/// Counts as they are sent: each may be absent, and a later one replaces an earlier one.
+/// Counts as they are sent: each may be absent, and none shrinks. Some servers end with zeros.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(default)]
 struct Count {
@@ -177,12 +175,17 @@ impl Decoder {
             }
             Some(Block::Thinking { thinking, signature }) => {
                 let block = json!({ "type": "thinking", "thinking": thinking, "signature": signature });
-                chunks.push_back(Chunk::Opaque(block.to_string()));
+                chunks.push_back(self.kept(&block));
             }
-            Some(Block::Redacted(block)) => chunks.push_back(Chunk::Opaque(block.to_string())),
+            Some(Block::Redacted(block)) => chunks.push_back(self.kept(&block)),
             Some(Block::Text | Block::Unknown) => {}
         }
         Ok(())
+    }
+
+    /// A block that only this provider can read.
+    fn kept(&self, block: &Value) -> Chunk {
+        Chunk::Opaque(json!({ "provider": self.endpoint.name(), "messages": block }).to_string())
     }
 
     fn say(&mut self, text: String, chunks: &mut VecDeque<Chunk>) {
@@ -215,9 +218,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Work that nobody counted is not free: budgets are to end somewhere.
+    /// What was counted, and an estimate of what was not.
     fn usage(&self) -> Usage {
-        let tokens = |bytes: usize| bytes.div_ceil(TOKEN_BYTES) as u64;
         Usage {
             input: self.count.input_tokens.unwrap_or_else(|| tokens(self.asked_bytes)),
             output: self.count.output_tokens.unwrap_or_else(|| tokens(self.said_bytes)),
@@ -276,10 +278,10 @@ impl http::Decoder for Decoder {
 impl Count {
     fn renew(&mut self, later: Option<Count>) {
         let later = later.unwrap_or_default();
-        self.input_tokens = later.input_tokens.or(self.input_tokens);
-        self.output_tokens = later.output_tokens.or(self.output_tokens);
-        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.input_tokens = self.input_tokens.max(later.input_tokens);
+        self.output_tokens = self.output_tokens.max(later.output_tokens);
+        self.cache_read_input_tokens = self.cache_read_input_tokens.max(later.cache_read_input_tokens);
         self.cache_creation_input_tokens =
-            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+            self.cache_creation_input_tokens.max(later.cache_creation_input_tokens);
     }
 }

@@ -10,9 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::Request;
 use super::super::http::{arguments, call_ids};
-
-/// The types of blocks that go back unchanged.
-const OPAQUE: [&str; 2] = ["thinking", "redacted_thinking"];
+use super::super::known::takes_temperature;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -89,8 +87,8 @@ enum OwnBlock<'a> {
 }
 
 /// The body of a request.
-pub(super) fn body(request: &Request) -> serde_json::Result<Vec<u8>> {
-    let mut messages = lines(&request.messages)?;
+pub(super) fn body(request: &Request, provider: &str) -> serde_json::Result<Vec<u8>> {
+    let mut messages = lines(&request.messages, provider)?;
     // Where tools are on offer a next turn is likely, and it re-reads all that stands here.
     if !request.tools.is_empty()
         && let Some(Block::Own(last)) = messages.last_mut().and_then(|line| line.content.last_mut())
@@ -106,7 +104,10 @@ pub(super) fn body(request: &Request) -> serde_json::Result<Vec<u8>> {
         tool_choice,
         messages,
         // Above 1 it is refused here.
-        temperature: request.temperature.map(|temperature| temperature.min(1.0)),
+        temperature: request
+            .temperature
+            .filter(|_| takes_temperature(&request.model))
+            .map(|temperature| temperature.min(1.0)),
         stream: true,
     })
 }
@@ -141,7 +142,7 @@ fn tools(request: &Request) -> (Vec<Tool<'_>>, Option<Value>) {
 }
 
 /// Messages of alternating roles: what follows on the same side is put together.
-fn lines(messages: &[Message]) -> serde_json::Result<Vec<Line<'_>>> {
+fn lines<'a>(messages: &'a [Message], provider: &str) -> serde_json::Result<Vec<Line<'a>>> {
     let mut lines: Vec<Line<'_>> = Vec::with_capacity(messages.len());
     let mut ids = Vec::new();
     for (place, message) in messages.iter().enumerate() {
@@ -149,7 +150,7 @@ fn lines(messages: &[Message]) -> serde_json::Result<Vec<Line<'_>>> {
             Message::User(words) => (Role::User, text(words.as_str(), None).into_iter().collect()),
             Message::Assistant(reply) => {
                 ids = call_ids(place, reply);
-                (Role::Assistant, assistant(reply, &ids)?)
+                (Role::Assistant, assistant(reply, &ids, provider)?)
             }
             Message::Results(results) => {
                 let ids = std::mem::take(&mut ids).into_iter();
@@ -178,9 +179,13 @@ fn text(text: &str, cache_control: Option<Cache>) -> Option<Block<'_>> {
     (!text.trim().is_empty()).then_some(Block::Own(OwnBlock::Text { text, cache_control }))
 }
 
-fn assistant<'a>(reply: &'a Reply, ids: &[Cow<'a, str>]) -> serde_json::Result<Vec<Block<'a>>> {
+fn assistant<'a>(
+    reply: &'a Reply,
+    ids: &[Cow<'a, str>],
+    provider: &str,
+) -> serde_json::Result<Vec<Block<'a>>> {
     let mut blocks: Vec<Block<'a>> =
-        reply.opaque.iter().filter_map(|block| opaque(block.as_str())).map(Block::Opaque).collect();
+        reply.opaque.iter().filter_map(|block| opaque(block.as_str(), provider)).map(Block::Opaque).collect();
     blocks.extend(text(reply.text.as_str(), None));
     for (call, id) in reply.calls.iter().zip(ids) {
         let input = RawValue::from_string(arguments(call.arguments.as_str()).into_owned())?;
@@ -189,15 +194,17 @@ fn assistant<'a>(reply: &'a Reply, ids: &[Cow<'a, str>]) -> serde_json::Result<V
     Ok(blocks)
 }
 
-/// A block of this API; those of others are left out.
-fn opaque(text: &str) -> Option<&RawValue> {
+/// A block that this provider sent; those of others are left out.
+fn opaque<'a>(text: &'a str, provider: &str) -> Option<&'a RawValue> {
     #[derive(serde::Deserialize)]
-    struct Kind<'a> {
+    struct Kept<'a> {
         #[serde(borrow)]
-        r#type: Cow<'a, str>,
+        provider: Cow<'a, str>,
+        #[serde(borrow)]
+        messages: &'a RawValue,
     }
-    let kind: Kind<'_> = serde_json::from_str(text).ok()?;
-    OPAQUE.contains(&kind.r#type.as_ref()).then(|| serde_json::from_str(text).ok()).flatten()
+    let kept: Kept<'a> = serde_json::from_str(text).ok()?;
+    (kept.provider == provider).then_some(kept.messages)
 }
 
 impl OwnBlock<'_> {

@@ -10,7 +10,7 @@ use super::endpoint::Endpoint;
 /// How much of a provider's message is shown.
 const SHOWN: usize = 400;
 
-const OVERFLOW: [&str; 10] = [
+const OVERFLOW: [&str; 11] = [
     "context_length_exceeded",
     "exceed_context_size",
     "maximum context length",
@@ -20,11 +20,13 @@ const OVERFLOW: [&str; 10] = [
     "prompt is too long",
     "input is too long",
     "too many tokens",
+    "exceeds the maximum number of tokens",
     "request_too_large",
 ];
 /// Words of errors that stay, whatever their number is.
-const LASTING: [&str; 9] = [
+const LASTING: [&str; 10] = [
     "invalid_request",
+    "invalid_prompt",
     "authentication",
     "permission",
     "not_found",
@@ -64,6 +66,13 @@ pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body
 
 /// A reply that succeeded and is no stream.
 pub(super) fn no_stream(endpoint: &Endpoint, kind: &str, body: &str) -> ModelError {
+    // Some servers fail with a status of success.
+    if let Some(error) =
+        serde_json::from_str::<Value>(body).ok().as_ref().and_then(|value| value.get("error"))
+        && !error.is_null()
+    {
+        return judged(endpoint, error, "instead of replying");
+    }
     let (said, _) = message(body);
     ModelError::Transient(format!(
         "{} answered with {} instead of an event stream; check the base_url of the provider: {said}",
@@ -74,6 +83,10 @@ pub(super) fn no_stream(endpoint: &Endpoint, kind: &str, body: &str) -> ModelErr
 
 /// An error inside a stream: the provider's own object.
 pub(in super::super) fn in_stream(endpoint: &Endpoint, error: &Value) -> ModelError {
+    judged(endpoint, error, "in the middle of its reply")
+}
+
+fn judged(endpoint: &Endpoint, error: &Value, when: &str) -> ModelError {
     let name = endpoint.name();
     // The key is taken out before the text is shortened, so that no half of it is left.
     let hidden: Value = serde_json::from_str(&endpoint.hide(&error.to_string())).unwrap_or_default();
@@ -89,8 +102,8 @@ pub(in super::super) fn in_stream(endpoint: &Endpoint, error: &Value) -> ModelEr
         Some(_) | None => LASTING.iter().any(|word| kind.contains(word)),
     };
     match lasts {
-        true => ModelError::Fatal(format!("{name} refused in the middle of its reply: {said}")),
-        false => ModelError::Transient(format!("{name} failed in the middle of its reply: {said}")),
+        true => ModelError::Fatal(format!("{name} refused {when}: {said}")),
+        false => ModelError::Transient(format!("{name} failed {when}: {said}")),
     }
 }
 

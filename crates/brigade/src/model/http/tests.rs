@@ -6,14 +6,14 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::super::sse::{Event, Parser};
-use super::super::{Chunk, Ingest, anthropic, openai};
+use super::super::{Chunk, Ingest, anthropic, gemini, openai, responses};
 use super::{Decoder, Endpoint};
 
 static ENDPOINT: LazyLock<Endpoint> =
     LazyLock::new(|| Endpoint::new("mock", "http://127.0.0.1:1", None).expect("an address"));
 
 /// Events that belong together, and pieces to spoil them with.
-const PIECES: [&str; 22] = [
+const PIECES: [&str; 32] = [
     r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}"#,
     r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}}]}"#,
     r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"}"}}]}}]}"#,
@@ -36,6 +36,16 @@ const PIECES: [&str; 22] = [
     r#"{"type":"message_stop"}"#,
     r#"{"type":"error"}"#,
     r#"{"type":"new","x":{}}"#,
+    r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","name":"f","arguments":"{"}}"#,
+    r#"{"type":"response.function_call_arguments.delta","delta":"}"}"#,
+    r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","encrypted_content":"x"}}"#,
+    r#"{"type":"response.output_text.delta","item_id":"m","delta":"a"}"#,
+    r#"{"type":"response.completed","response":{"output":[{"type":"message","content":[{"text":"b"}]},{"type":"function_call"}]}}"#,
+    r#"{"type":"response.incomplete","response":{"usage":{"input_tokens":1,"input_tokens_details":{"cached_tokens":9}}}}"#,
+    r#"{"candidates":[{"content":{"parts":[{"text":"a","thoughtSignature":"s"},{"functionCall":{"name":"f","args":[1]}}]}}]}"#,
+    r#"{"candidates":[{"finishReason":"MAX_TOKENS"}],"usageMetadata":{"promptTokenCount":1,"cachedContentTokenCount":9}}"#,
+    r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#,
+    r#"[{"error":{"code":500}}]"#,
 ];
 
 /// Gives the bytes to a decoder; whatever comes of it, the terminal piece is the last one.
@@ -70,7 +80,9 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        decode(openai::reply::Decoder::new(ENDPOINT.clone(), 100), &bytes);
+        decode(openai::reply::Decoder::new(ENDPOINT.clone(), 100, true), &bytes);
         decode(anthropic::reply::Decoder::new(ENDPOINT.clone(), 100), &bytes);
+        decode(responses::reply::Decoder::new(ENDPOINT.clone(), "m".to_owned(), 100), &bytes);
+        decode(gemini::reply::Decoder::new(ENDPOINT.clone(), "m".to_owned(), 100), &bytes);
     }
 }

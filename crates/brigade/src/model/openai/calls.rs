@@ -1,6 +1,6 @@
 //! Calls that come in fragments, side by side, and in as many ways as there are servers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use brigade_core::message::Stop;
 use serde::Deserialize;
@@ -16,6 +16,7 @@ pub(super) struct Fragment {
     index: Option<u64>,
     id: Option<String>,
     function: Option<Function>,
+    extra_content: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -35,6 +36,7 @@ struct Call {
     id: Option<String>,
     name: String,
     arguments: String,
+    extra_content: Option<Value>,
 }
 
 impl Calls {
@@ -44,6 +46,12 @@ impl Calls {
 
     pub(super) fn bytes(&self) -> usize {
         self.0.iter().map(|call| call.name.len() + call.arguments.len()).sum()
+    }
+
+    /// What stands beside calls, by their number.
+    pub(super) fn extra_content(&mut self) -> BTreeMap<usize, Value> {
+        let calls = self.0.iter_mut().enumerate();
+        calls.filter_map(|(number, call)| Some((number, call.extra_content.take()?))).collect()
     }
 
     pub(super) fn take(&mut self, fragment: Fragment) {
@@ -73,6 +81,8 @@ impl Calls {
             call.name = name.unwrap_or_default();
         }
         call.arguments.push_str(&arguments);
+        call.extra_content =
+            fragment.extra_content.filter(|extra| !extra.is_null()).or(call.extra_content.take());
     }
 
     /// Gives the calls out, or says what is wrong with them.

@@ -7,22 +7,21 @@ use brigade_core::message::Stop;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::super::count::tokens;
 use super::super::http::{self, Endpoint};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
 use super::calls::{Calls, Fragment};
-use super::request::Reasoning;
+use super::thought::{self, Kept, Thought};
 
 const DONE: &str = "[DONE]";
-/// About how many bytes a token has, where a server does not count.
-const TOKEN_BYTES: usize = 4;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Piece {
     choices: Option<Vec<Choice>>,
     usage: Option<Value>,
-    /// Where Groq counts.
+    /// Where Groq counts, and says why it stopped early.
     x_groq: Option<Value>,
     error: Option<Value>,
 }
@@ -41,7 +40,8 @@ struct Choice {
 struct Delta {
     content: Option<Content>,
     refusal: Option<String>,
-    reasoning_content: Option<String>,
+    #[serde(flatten)]
+    thought: thought::Fragment,
     tool_calls: Option<Vec<Fragment>>,
 }
 
@@ -59,21 +59,23 @@ pub(in super::super) struct Decoder {
     asked_bytes: usize,
     said_bytes: usize,
     calls: Calls,
-    reasoning: String,
+    thought: Thought,
+    has_calls: bool,
     usage: Option<Usage>,
     refused: bool,
     finish: Option<String>,
 }
 
 impl Decoder {
-    /// A decoder of the reply to a request of this size.
-    pub(in super::super) fn new(endpoint: Endpoint, asked_bytes: usize) -> Decoder {
+    /// A decoder of the reply to a request of this size, in a conversation that has calls in it or not.
+    pub(in super::super) fn new(endpoint: Endpoint, asked_bytes: usize, has_calls: bool) -> Decoder {
         Decoder {
             endpoint,
             asked_bytes,
             said_bytes: 0,
             calls: Calls::default(),
-            reasoning: String::new(),
+            thought: Thought::default(),
+            has_calls,
             usage: None,
             refused: false,
             finish: None,
@@ -92,9 +94,7 @@ impl Decoder {
             self.refused = true;
             self.say(text, chunks);
         }
-        if let Some(more) = delta.reasoning_content {
-            self.reasoning.push_str(&more);
-        }
+        self.thought.take(delta.thought);
         for fragment in delta.tool_calls.unwrap_or_default() {
             self.calls.take(fragment);
         }
@@ -114,7 +114,7 @@ impl Decoder {
     fn finish(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
         let Some(reason) = self.finish.take() else { return Err(http::cut(&self.endpoint)) };
         let stop = match reason.as_str() {
-            "length" | "max_tokens" => Stop::Length,
+            "length" | "max_tokens" | "model_length" => Stop::Length,
             "content_filter" | "refusal" | "safety" => Stop::Refusal,
             "error" | "insufficient_system_resource" | "abort" => {
                 return Err(http::refused(&self.endpoint, &format!("it stopped with '{reason}'")));
@@ -125,24 +125,28 @@ impl Decoder {
             _ => Stop::Calls,
         };
         let usage = self.usage.unwrap_or_else(|| self.estimate());
-        if !self.reasoning.is_empty() && !self.calls.is_empty() {
-            let block = Reasoning {
-                provider: self.endpoint.name().to_owned(),
-                reasoning_content: std::mem::take(&mut self.reasoning),
-            };
-            let block = serde_json::to_string(&block);
-            chunks.extend(block.ok().map(Chunk::Opaque));
-        }
+        chunks.extend(self.kept());
         self.calls.give(stop, chunks).map_err(|cause| http::refused(&self.endpoint, cause))?;
         chunks.push_back(Chunk::Usage(usage));
         chunks.push_back(Chunk::Done(stop));
         Ok(())
     }
 
-    /// Work that nobody counted is not free: budgets are to end somewhere.
+    /// What the provider wants back.
+    fn kept(&mut self) -> Option<Chunk> {
+        let thought = std::mem::take(&mut self.thought);
+        let thought =
+            if self.has_calls || !self.calls.is_empty() { thought.once() } else { Thought::default() };
+        let extra_content = self.calls.extra_content();
+        if thought.is_empty() && extra_content.is_empty() {
+            return None;
+        }
+        let block = Kept { provider: self.endpoint.name().to_owned(), thought, extra_content };
+        serde_json::to_string(&block).ok().map(Chunk::Opaque)
+    }
+
     fn estimate(&self) -> Usage {
-        let said = self.said_bytes + self.reasoning.len() + self.calls.bytes();
-        let tokens = |bytes: usize| bytes.div_ceil(TOKEN_BYTES) as u64;
+        let said = self.said_bytes + self.thought.bytes() + self.calls.bytes();
         Usage { input: tokens(self.asked_bytes), output: tokens(said), ..Usage::default() }
     }
 }
@@ -164,6 +168,11 @@ impl http::Decoder for Decoder {
         if event.name == "error" {
             let said = serde_json::from_str(data).unwrap_or_default();
             return Err(http::in_stream(&self.endpoint, &said));
+        }
+        if let Some(error) =
+            piece.x_groq.as_ref().and_then(|aside| aside.get("error")).filter(|error| !error.is_null())
+        {
+            return Err(http::in_stream(&self.endpoint, error));
         }
         let aside = piece.x_groq.as_ref().and_then(|aside| aside.get("usage"));
         if let Some(counted) = piece.usage.as_ref().and_then(usage).or_else(|| aside.and_then(usage)) {

@@ -3,23 +3,14 @@
 use std::borrow::Cow;
 
 use brigade_core::{Message, Reply, ToolSpec};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::super::Request;
 use super::super::http::{arguments, call_ids};
+use super::super::known::takes_temperature;
 use super::Dialect;
-
-/// Models that refuse a temperature.
-const FIXED_TEMPERATURE: [&str; 4] = ["o1", "o3", "o4", "gpt-5"];
-
-/// Reasoning that a provider wants back with the calls that it led to.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Reasoning {
-    /// Only this provider gets it back.
-    pub(super) provider: String,
-    pub(super) reasoning_content: String,
-}
+use super::thought::{Kept, Thought};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -53,8 +44,8 @@ enum Line<'a> {
     },
     Assistant {
         content: Option<&'a str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reasoning_content: Option<String>,
+        #[serde(flatten)]
+        thought: Thought,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<Call<'a>>,
     },
@@ -69,6 +60,8 @@ struct Call<'a> {
     id: Cow<'a, str>,
     r#type: &'static str,
     function: Function<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -108,12 +101,6 @@ pub(super) fn body(request: &Request, dialect: Dialect, provider: &str) -> serde
     })
 }
 
-/// OpenRouter puts the maker before the name.
-fn takes_temperature(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or(model);
-    !FIXED_TEMPERATURE.iter().any(|fixed| name.starts_with(fixed))
-}
-
 fn tool(spec: &ToolSpec) -> Tool<'_> {
     let function = Description { name: &spec.name, description: &spec.description, parameters: &spec.schema };
     Tool { r#type: "function", function }
@@ -124,15 +111,17 @@ fn lines<'a>(request: &'a Request, provider: &str) -> Vec<Line<'a>> {
     if !request.system.is_empty() {
         lines.push(Line::System { content: &request.system });
     }
-    let mut ids = Vec::new();
+    let (mut ids, mut is_called) = (Vec::new(), false);
     for (place, message) in request.messages.iter().enumerate() {
         match message {
             Message::User(text) => lines.push(Line::User { content: text.as_str() }),
             Message::Assistant(reply) => {
                 ids = call_ids(place, reply);
+                is_called |= !reply.calls.is_empty();
                 // A reply of nothing is refused by some.
                 if !reply.text.is_empty() || !reply.calls.is_empty() {
-                    lines.push(assistant(reply, &ids, provider));
+                    let kept = if is_called { kept(reply, provider) } else { Kept::default() };
+                    lines.push(assistant(reply, &ids, kept));
                 }
             }
             Message::Results(results) => {
@@ -147,20 +136,30 @@ fn lines<'a>(request: &'a Request, provider: &str) -> Vec<Line<'a>> {
     lines
 }
 
-fn assistant<'a>(reply: &'a Reply, ids: &[Cow<'a, str>], provider: &str) -> Line<'a> {
-    let call = |(call, id): (&'a brigade_core::ToolCall, &Cow<'a, str>)| Call {
+/// Whether a model has called tools in this conversation. From then on DeepSeek wants all of its reasoning back; before
+/// that nobody needs it, and some refuse it.
+pub(super) fn has_calls(request: &Request) -> bool {
+    let mut replies = request.messages.iter();
+    replies.any(|message| matches!(message, Message::Assistant(reply) if !reply.calls.is_empty()))
+}
+
+fn kept(reply: &Reply, provider: &str) -> Kept {
+    let mut blocks =
+        reply.opaque.iter().filter_map(|block| serde_json::from_str::<Kept>(block.as_str()).ok());
+    blocks.find(|kept| kept.provider == provider).unwrap_or_default()
+}
+
+fn assistant<'a>(reply: &'a Reply, ids: &[Cow<'a, str>], mut kept: Kept) -> Line<'a> {
+    let calls = reply.calls.iter().zip(ids).enumerate();
+    let call = |(number, (call, id)): (usize, (&'a brigade_core::ToolCall, &Cow<'a, str>))| Call {
         id: id.clone(),
         r#type: "function",
         function: Function { name: &call.name, arguments: arguments(call.arguments.as_str()) },
+        extra_content: kept.extra_content.remove(&number),
     };
-    let reasoning = reply.opaque.iter().find_map(|block| {
-        let block: Reasoning = serde_json::from_str(block.as_str()).ok()?;
-        (block.provider == provider).then_some(block.reasoning_content)
-    });
     Line::Assistant {
         content: Some(reply.text.as_str()).filter(|text| !text.is_empty()),
-        // Without calls nobody needs it, and some refuse it.
-        reasoning_content: reasoning.filter(|_| !reply.calls.is_empty()),
-        tool_calls: reply.calls.iter().zip(ids).map(call).collect(),
+        tool_calls: calls.map(call).collect(),
+        thought: kept.thought,
     }
 }

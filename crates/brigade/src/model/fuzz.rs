@@ -1,0 +1,335 @@
+//! Bytes that nobody would send, for every adapter: recorded streams that are spoilt by chance. `FUZZ=N` sets how many,
+//! `FUZZ_SEED=N` and `FUZZ=1` run one again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::LazyLock;
+
+use brigade_core::{Message, Purpose, Reply, SessionId};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::http::{Decoder, Endpoint, arguments};
+use super::sse::{Event, Parser};
+use super::{Chunk, Ingest, Model, Request, anthropic, gemini, openai, responses};
+
+#[path = "../../tests/models/recorded.rs"]
+mod recorded;
+
+/// How many streams are tried where nothing else is said: a few seconds.
+const CASES: u64 = 4_000;
+
+static ENDPOINT: LazyLock<Endpoint> =
+    LazyLock::new(|| Endpoint::new("mock", "http://127.0.0.1:1", None).expect("an address"));
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Api {
+    Chat,
+    Messages,
+    Responses,
+    Gemini,
+}
+
+const APIS: [Api; 4] = [Api::Chat, Api::Messages, Api::Responses, Api::Gemini];
+
+const STREAMS: [(Api, &str); 8] = [
+    (Api::Chat, recorded::OPENAI_TEXT),
+    (Api::Chat, recorded::OPENAI_CALLS),
+    (Api::Messages, recorded::ANTHROPIC_TEXT),
+    (Api::Messages, recorded::ANTHROPIC_CALLS),
+    (Api::Responses, recorded::RESPONSES_TEXT),
+    (Api::Responses, recorded::RESPONSES_CALLS),
+    (Api::Gemini, recorded::GEMINI_TEXT),
+    (Api::Gemini, recorded::GEMINI_CALLS),
+];
+
+/// Pieces that spoil what they are put into.
+const PIECES: [&str; 24] = [
+    "null",
+    "[]",
+    "{}",
+    "-1",
+    "1e999",
+    "18446744073709551616",
+    "0",
+    "\"",
+    "\\",
+    "\\u0000",
+    "\\ud800",
+    "true",
+    "[DONE]",
+    "\n",
+    "\r",
+    "\n\n",
+    "data: ",
+    "event: error\n",
+    ": note\n",
+    "{\"error\":",
+    "\u{feff}",
+    "\u{1F980}",
+    "{",
+    "}",
+];
+
+/// Numbers by chance, the same ones for the same seed (splitmix64).
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below this one, which is not 0.
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).expect("below a usize")
+    }
+
+    fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())]
+    }
+
+    /// A range of so many bytes.
+    fn range(&mut self, length: usize) -> (usize, usize) {
+        let from = self.below(length + 1);
+        let longest = if self.one_in(4) { length - from } else { (length - from).min(40) };
+        (from, from + self.below(longest + 1))
+    }
+}
+
+/// Says which case it was, where one fails.
+struct Case(u64);
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("run it again with FUZZ=1 FUZZ_SEED={}", self.0);
+        }
+    }
+}
+
+fn spoil(bytes: &mut Vec<u8>, chance: &mut Chance) {
+    let (from, to) = chance.range(bytes.len());
+    match chance.below(10) {
+        0 if !bytes.is_empty() => {
+            let at = chance.below(bytes.len());
+            bytes[at] ^= 1 << chance.below(8);
+        }
+        1 if !bytes.is_empty() => {
+            let at = chance.below(bytes.len());
+            bytes[at] = chance.next().to_le_bytes()[0];
+        }
+        2 => bytes.truncate(from),
+        3 => drop(bytes.drain(from..to)),
+        4 => {
+            let twice = bytes[from..to].to_vec();
+            bytes.splice(to..to, twice);
+        }
+        5 => {
+            let other = chance.pick(&STREAMS).1.as_bytes();
+            let (start, end) = chance.range(other.len());
+            bytes.splice(from..to, other[start..end].iter().copied());
+        }
+        6 => drop(bytes.splice(from..from, chance.pick(&PIECES).bytes())),
+        7 => number(bytes, from, chance),
+        _ => events(bytes, chance),
+    }
+}
+
+/// Puts another value where the next number or word begins.
+fn number(bytes: &mut Vec<u8>, from: usize, chance: &mut Chance) {
+    let Some(colon) = bytes[from..].iter().position(|byte| *byte == b':') else { return };
+    let start = from + colon + 1;
+    let length = bytes[start..].iter().position(|byte| matches!(byte, b',' | b'}' | b']' | b'\n'));
+    let piece = chance.pick(&PIECES);
+    bytes.splice(start..start + length.unwrap_or_default(), piece.bytes());
+}
+
+/// Drops, doubles or moves a whole event.
+fn events(bytes: &mut Vec<u8>, chance: &mut Chance) {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let mut events: Vec<&str> = text.split_inclusive("\n\n").collect();
+    if events.is_empty() {
+        return;
+    }
+    let (at, to) = (chance.below(events.len()), chance.below(events.len()));
+    match chance.below(3) {
+        0 => drop(events.remove(at)),
+        1 => events.insert(to, events[at]),
+        _ => events.swap(at, to),
+    }
+    *bytes = events.concat().into_bytes();
+}
+
+/// What an event says. Decoders pass over keys that they do not know, and over numbers there that are no numbers; such
+/// an event is read as text.
+fn said(event: &Event) -> Value {
+    serde_json::from_str(&event.data).unwrap_or_else(|_| Value::String(event.data.clone()))
+}
+
+/// Whether an event has text behind this key, in a list or an object of this name.
+fn has(value: &Value, parent: &str, key: &str) -> bool {
+    let is_text = |one: &Value| one.get(key).is_some_and(Value::is_string);
+    match (value, value.get(parent)) {
+        (Value::String(text), _) => text.contains(&format!("\"{key}\":\"")),
+        (_, Some(Value::Array(list))) => list.iter().any(is_text),
+        (_, other) => other.is_some_and(is_text),
+    }
+}
+
+/// Whether the events say that the reply is over, and the body was read to its end.
+fn is_over(api: Api, events: &[Event], has_end: bool) -> bool {
+    let any = |parent: &str, key: &str| events.iter().any(|event| has(&said(event), parent, key));
+    let is = |event: &Event, kinds: &[&str]| match said(event) {
+        Value::String(text) => kinds.iter().any(|kind| text.contains(kind)),
+        value => {
+            let kind = value["type"].as_str().filter(|kind| !kind.is_empty());
+            kinds.contains(&kind.unwrap_or(&event.name))
+        }
+    };
+    match api {
+        Api::Chat => {
+            let is_ended = has_end || events.iter().any(|event| event.data.trim() == "[DONE]");
+            is_ended && any("choices", "finish_reason")
+        }
+        Api::Messages => {
+            any("delta", "stop_reason") && events.iter().any(|event| is(event, &["message_stop"]))
+        }
+        Api::Responses => {
+            events.iter().any(|event| is(event, &["response.completed", "response.incomplete"]))
+        }
+        Api::Gemini => {
+            let is_listed = events.iter().any(|event| {
+                let first = said(event).get(0).cloned().unwrap_or_default();
+                has(&first, "candidates", "finishReason") || has(&first, "promptFeedback", "blockReason")
+            });
+            has_end
+                && (is_listed || any("candidates", "finishReason") || any("promptFeedback", "blockReason"))
+        }
+    }
+}
+
+/// Gives the bytes to a decoder as they may arrive. Whatever comes of it, there is a reply only if it is over.
+fn decode(api: Api, mut decoder: impl Decoder, bytes: &[u8], chance: &mut Chance) -> Option<Reply> {
+    let (mut parser, mut seen, mut chunks) = (Parser::default(), Vec::new(), VecDeque::new());
+    let (mut left, mut is_broken) = (bytes, false);
+    while !left.is_empty() && !is_broken && !is_done(&chunks) {
+        let longest = if chance.one_in(3) { left.len() } else { left.len().min(30) };
+        let (piece, rest) = left.split_at(1 + chance.below(longest));
+        left = rest;
+        let mut events = Vec::new();
+        is_broken = parser.feed(piece, &mut events).is_err();
+        for event in events {
+            let taken = decoder.take(&event, &mut chunks);
+            seen.push(event);
+            if taken.is_err() {
+                is_broken = true;
+                break;
+            }
+            if is_done(&chunks) {
+                break;
+            }
+        }
+    }
+    let has_end = !is_broken && chance.one_in(2);
+    if has_end && !is_done(&chunks) {
+        let _ = decoder.end(&mut chunks);
+    }
+    let mut ingest = Ingest::default();
+    for chunk in chunks {
+        ingest.take(chunk).expect("pieces that belong together, the terminal one last");
+    }
+    let reply = ingest.finish().ok().map(|(reply, _)| reply);
+    assert!(reply.is_none() || is_over(api, &seen, has_end), "{api:?} gave a reply that was not over");
+    reply
+}
+
+fn is_done(chunks: &VecDeque<Chunk>) -> bool {
+    matches!(chunks.back(), Some(Chunk::Done(_)))
+}
+
+fn ask(api: Api, bytes: &[u8], chance: &mut Chance) -> Option<Reply> {
+    let (endpoint, name) = (ENDPOINT.clone(), "gemini-3".to_owned());
+    match api {
+        Api::Chat => decode(api, openai::reply::Decoder::new(endpoint, 9, true), bytes, chance),
+        Api::Messages => decode(api, anthropic::reply::Decoder::new(endpoint, 9), bytes, chance),
+        Api::Responses => decode(api, responses::reply::Decoder::new(endpoint, name, 9), bytes, chance),
+        Api::Gemini => decode(api, gemini::reply::Decoder::new(endpoint, name, 9), bytes, chance),
+    }
+}
+
+/// Writes a request with the reply in it, for every API. Nothing is sent: nobody reads the stream.
+fn send_back(reply: Reply) {
+    let request = Request {
+        session: SessionId::root(7),
+        agent: "lead".to_owned(),
+        role: None,
+        turn: 1,
+        attempt: 1,
+        purpose: Purpose::Turn,
+        model: "gemini-3".to_owned(),
+        system: "You help.".into(),
+        tools: [].into(),
+        messages: vec![Message::Assistant(Arc::new(reply))],
+        max_tokens: 9,
+        temperature: None,
+    };
+    drop(openai::OpenAi::compatible(ENDPOINT.clone()).stream(request.clone()));
+    drop(anthropic::Anthropic::new(ENDPOINT.clone()).stream(request.clone()));
+    drop(responses::Responses::new(ENDPOINT.clone()).stream(request.clone()));
+    drop(gemini::Gemini::new(ENDPOINT.clone()).stream(request));
+}
+
+/// What is sent for arguments is an object, whatever the model wrote.
+fn read_arguments(text: &str) {
+    let _ = brigade_core::json::parse(text);
+    let sent = arguments(text);
+    let is_json = serde_json::from_str::<&RawValue>(&sent).is_ok();
+    assert!(is_json && sent.trim_start().starts_with('{'), "{sent}");
+}
+
+fn run(seed: u64) -> bool {
+    let _case = Case(seed);
+    let mut chance = Chance(seed);
+    let (own, stream) = chance.pick(&STREAMS);
+    let mut bytes = stream.as_bytes().to_vec();
+    if chance.one_in(20) {
+        bytes = (0..chance.below(300)).map(|_| chance.next().to_le_bytes()[0]).collect();
+    }
+    for _ in 0..chance.below(6) {
+        spoil(&mut bytes, &mut chance);
+    }
+    let api = if chance.one_in(5) { chance.pick(&APIS) } else { own };
+    let reply = ask(api, &bytes, &mut chance);
+    let (from, to) = chance.range(bytes.len());
+    read_arguments(&String::from_utf8_lossy(&bytes[from..to]));
+    let is_reply = reply.is_some();
+    if let Some(reply) = reply {
+        reply.calls.iter().for_each(|call| read_arguments(call.arguments.as_str()));
+        send_back(reply);
+    }
+    is_reply
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "only a long run by hand sets them")]
+fn spoilt_streams_make_nothing_fall_over() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let (cases, seed) = (number("FUZZ").unwrap_or(CASES), number("FUZZ_SEED").unwrap_or(1));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let count =
+        |first: u64| (seed + first..seed + cases).step_by(threads as usize).filter(|seed| run(*seed)).count();
+    let replies: usize = std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..threads.min(cases)).map(|first| scope.spawn(move || count(first))).collect();
+        runs.into_iter().map(|run| run.join().expect("no case falls over")).sum()
+    });
+    println!("{cases} streams, {replies} replies");
+    // A tenth of them is hardly spoilt, so that replies are looked at too.
+    assert!(cases < 100 || replies as u64 > cases / 20, "only {replies} of {cases} are replies");
+}

@@ -1,0 +1,96 @@
+//! Google Gemini.
+
+pub(super) mod reply;
+mod request;
+
+use futures::stream::BoxStream;
+
+use super::http::{self, Endpoint};
+use super::{About, Chunk, Model, ModelError, Request};
+
+/// Collections of models; a name without one is that of a base model.
+const COLLECTIONS: [&str; 2] = ["models", "tunedModels"];
+
+/// A provider that speaks the Gemini API.
+///
+/// ```
+/// use brigade::model::Endpoint;
+/// use brigade::model::gemini::Gemini;
+///
+/// # fn main() -> Result<(), brigade::model::EndpointError> {
+/// let local = Gemini::new(Endpoint::new("mine", "http://127.0.0.1:8080/v1beta", None)?);
+/// let models = brigade::Models::default().with("mine", local);
+/// assert!(models.choose("mine/small").is_ok());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Gemini {
+    endpoint: Endpoint,
+}
+
+impl Gemini {
+    /// Gemini, or a server that speaks the same.
+    pub fn new(endpoint: Endpoint) -> Gemini {
+        Gemini { endpoint }
+    }
+}
+
+impl Model for Gemini {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let body = match request::body(&request, self.endpoint.name()) {
+            Ok(body) => body,
+            Err(error) => {
+                return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));
+            }
+        };
+        let path = path(&request.model);
+        let decoder = reply::Decoder::new(self.endpoint.clone(), request.model, body.len());
+        let mut post = self.endpoint.post(&path, body);
+        if let Some(key) = self.endpoint.key_header("") {
+            post = post.header("x-goog-api-key", key);
+        }
+        http::converse(&self.endpoint, post, decoder)
+    }
+
+    fn about(&self, model: &str) -> About {
+        self.endpoint.about(model)
+    }
+}
+
+/// Where a model answers. No name leads out of its collection.
+fn path(model: &str) -> String {
+    let (collection, name) = split(model);
+    format!("/{collection}/{}:streamGenerateContent?alt=sse", encoded(name))
+}
+
+/// The collection of a model, and its name there.
+fn split(model: &str) -> (&str, &str) {
+    let named = model.split_once('/').filter(|(collection, _)| COLLECTIONS.contains(collection));
+    named.unwrap_or(("models", model))
+}
+
+fn encoded(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'-' | b'_' | b'.' | b'~' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => encoded.push(byte.into()),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_in_their_place_of_the_address() {
+        let at = |model: &str| path(model).replace(":streamGenerateContent?alt=sse", "");
+        assert_eq!(at("gemini-2.5-flash"), "/models/gemini-2.5-flash");
+        assert_eq!(at("models/gemini-2.5-flash"), "/models/gemini-2.5-flash");
+        assert_eq!(at("tunedModels/mine-7"), "/tunedModels/mine-7");
+        assert_eq!(at("tunedModels/a/b"), "/tunedModels/a%2Fb");
+        assert_eq!(at("../../v1/x?key=1#\u{fc} y"), "/models/..%2F..%2Fv1%2Fx%3Fkey%3D1%23%C3%BC%20y");
+    }
+}

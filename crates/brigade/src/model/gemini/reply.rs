@@ -1,0 +1,266 @@
+//! Streams of Gemini.
+
+use std::collections::VecDeque;
+
+use brigade_core::Usage;
+use brigade_core::message::Stop;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::super::count::tokens;
+use super::super::http::{self, Endpoint};
+use super::super::sse::Event;
+use super::super::{Chunk, ModelError};
+use super::request::{Kept, Signed};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Piece {
+    candidates: Option<Vec<Candidate>>,
+    prompt_feedback: Option<Feedback>,
+    usage_metadata: Option<Count>,
+    error: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+    block_reason_message: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Candidate {
+    index: Option<u64>,
+    content: Option<Content>,
+    finish_reason: Option<String>,
+    finish_message: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Content {
+    parts: Option<Vec<Part>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Part {
+    text: Option<String>,
+    thought: Option<bool>,
+    thought_signature: Option<String>,
+    function_call: Option<Call>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Call {
+    id: Option<String>,
+    name: Option<String>,
+    args: Option<Box<RawValue>>,
+}
+
+/// The prompt includes what came from the cache; thoughts stand beside the answer.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Count {
+    prompt_token_count: Option<u64>,
+    tool_use_prompt_token_count: Option<u64>,
+    cached_content_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+}
+
+/// Makes chunks out of the events of one reply.
+pub(in super::super) struct Decoder {
+    endpoint: Endpoint,
+    model: String,
+    asked_bytes: usize,
+    /// How many bytes of text were said.
+    text_bytes: usize,
+    /// How many bytes of thoughts and calls came beside the text.
+    other_bytes: usize,
+    calls: Vec<(Option<String>, String, String)>,
+    signed: Vec<Signed>,
+    count: Count,
+    finish: Option<(String, String)>,
+    blocked: Option<String>,
+}
+
+impl Decoder {
+    /// A decoder of the reply of this model to a request of this size.
+    pub(in super::super) fn new(endpoint: Endpoint, model: String, asked_bytes: usize) -> Decoder {
+        Decoder {
+            endpoint,
+            model,
+            asked_bytes,
+            text_bytes: 0,
+            other_bytes: 0,
+            calls: Vec::new(),
+            signed: Vec::new(),
+            count: Count::default(),
+            finish: None,
+            blocked: None,
+        }
+    }
+
+    fn candidate(&mut self, candidate: Candidate, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
+            self.part(part, chunks)?;
+        }
+        // Some models give a reason with every piece, so it ends nothing by itself; the last one counts.
+        if let Some(reason) = candidate.finish_reason.filter(|reason| !reason.is_empty()) {
+            self.finish = Some((reason, candidate.finish_message.unwrap_or_default()));
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, part: Part, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let signature = part.thought_signature.filter(|signature| !signature.is_empty());
+        if let Some(call) = part.function_call {
+            let Some(name) = call.name.filter(|name| !name.is_empty()) else {
+                return Err(http::refused(&self.endpoint, "a tool call has no name"));
+            };
+            let number = self.calls.len();
+            self.signed.extend(signature.map(|signature| Signed::Call { number, signature }));
+            let arguments = call.args.as_deref().map(RawValue::get).filter(|args| *args != "null");
+            let arguments = arguments.unwrap_or("{}").to_owned();
+            self.other_bytes += name.len() + arguments.len();
+            self.calls.push((call.id.filter(|id| !id.is_empty()), name, arguments));
+            return Ok(());
+        }
+        let text = part.text.unwrap_or_default();
+        if part.thought == Some(true) {
+            self.other_bytes += text.len();
+            return Ok(());
+        }
+        let from = self.text_bytes;
+        self.text_bytes += text.len();
+        self.signed.extend(signature.map(|signature| Signed::Text { from, to: self.text_bytes, signature }));
+        if !text.is_empty() {
+            chunks.push_back(Chunk::Text(text));
+        }
+        Ok(())
+    }
+
+    /// The reply is whole: gives what was held back.
+    fn finish(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let stop = match (self.blocked.take(), self.finish.take()) {
+            (Some(why), _) => {
+                let said =
+                    format!("{} blocked the request before the model saw it: {why}", self.endpoint.name());
+                chunks.push_back(Chunk::Text(said));
+                Stop::Refusal
+            }
+            (None, Some((reason, words))) => self.stop(&reason, &words)?,
+            (None, None) => return Err(http::cut(&self.endpoint)),
+        };
+        for gemini in std::mem::take(&mut self.signed) {
+            let (provider, model) = (self.endpoint.name().to_owned(), self.model.clone());
+            let block = serde_json::to_string(&Kept { provider, model, gemini });
+            chunks.extend(block.ok().map(Chunk::Opaque));
+        }
+        for (provider_id, name, arguments) in std::mem::take(&mut self.calls) {
+            chunks.push_back(Chunk::Call { name, provider_id });
+            chunks.push_back(Chunk::Arguments(arguments));
+        }
+        chunks.push_back(Chunk::Usage(self.usage()));
+        chunks.push_back(Chunk::Done(stop));
+        Ok(())
+    }
+
+    fn stop(&self, reason: &str, words: &str) -> Result<Stop, ModelError> {
+        Ok(match reason {
+            "MAX_TOKENS" => Stop::Length,
+            "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => {
+                Stop::Refusal
+            }
+            "MALFORMED_FUNCTION_CALL"
+            | "UNEXPECTED_TOOL_CALL"
+            | "TOO_MANY_TOOL_CALLS"
+            | "MALFORMED_RESPONSE"
+            | "MISSING_THOUGHT_SIGNATURE"
+            | "OTHER" => {
+                let words = serde_json::json!({ "message": format!("it stopped with '{reason}' {words}") });
+                return Err(http::in_stream(&self.endpoint, &words));
+            }
+            _ if self.calls.is_empty() => Stop::End,
+            _ => Stop::Calls,
+        })
+    }
+
+    /// What was counted, and an estimate of what was not.
+    fn usage(&self) -> Usage {
+        let Count { prompt_token_count, tool_use_prompt_token_count, .. } = self.count;
+        let prompt = prompt_token_count.unwrap_or_else(|| tokens(self.asked_bytes));
+        let input = prompt.saturating_add(tool_use_prompt_token_count.unwrap_or_default());
+        let cache_read = self.count.cached_content_token_count.unwrap_or_default().min(input);
+        let counted = self.count.candidates_token_count.or(self.count.thoughts_token_count);
+        let output = match counted {
+            Some(_) => {
+                let thoughts = self.count.thoughts_token_count.unwrap_or_default();
+                self.count.candidates_token_count.unwrap_or_default().saturating_add(thoughts)
+            }
+            None => tokens(self.text_bytes + self.other_bytes),
+        };
+        Usage { input: input - cache_read, output, cache_read, cache_write: 0 }
+    }
+}
+
+impl http::Decoder for Decoder {
+    fn take(&mut self, event: &Event, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let data = event.data.trim();
+        if data.is_empty() || data == "[DONE]" {
+            return Ok(());
+        }
+        let no_json = || http::refused(&self.endpoint, "an event of the stream is no JSON of this API");
+        // An error may come as a list of one.
+        let piece: Piece = match data.starts_with('[') {
+            true => {
+                let list: Vec<Piece> = serde_json::from_str(data).map_err(|_| no_json())?;
+                list.into_iter().next().unwrap_or_default()
+            }
+            false => serde_json::from_str(data).map_err(|_| no_json())?,
+        };
+        if let Some(error) = piece.error.filter(|error| !error.is_null()) {
+            return Err(http::in_stream(&self.endpoint, &error));
+        }
+        self.count.renew(piece.usage_metadata);
+        if let Some(Feedback { block_reason: Some(reason), block_reason_message }) = piece.prompt_feedback {
+            let words = block_reason_message.map(|words| format!(" ({words})")).unwrap_or_default();
+            self.blocked = Some(format!("{reason}{words}"));
+        }
+        let before = chunks.len();
+        for candidate in piece.candidates.unwrap_or_default() {
+            // Only one reply was asked for.
+            if candidate.index.is_none_or(|index| index == 0) {
+                self.candidate(candidate, chunks)?;
+            }
+        }
+        if chunks.len() == before {
+            // Calls and thoughts are held back; whoever waits is to know that the model is at work.
+            chunks.push_back(Chunk::Usage(self.usage()));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        // There is no terminal event: a reason and the proper end of the body stand for it.
+        self.finish(chunks)
+    }
+}
+
+impl Count {
+    fn renew(&mut self, later: Option<Count>) {
+        let later = later.unwrap_or_default();
+        self.prompt_token_count = later.prompt_token_count.or(self.prompt_token_count);
+        self.tool_use_prompt_token_count =
+            later.tool_use_prompt_token_count.or(self.tool_use_prompt_token_count);
+        self.cached_content_token_count =
+            later.cached_content_token_count.or(self.cached_content_token_count);
+        self.candidates_token_count = later.candidates_token_count.or(self.candidates_token_count);
+        self.thoughts_token_count = later.thoughts_token_count.or(self.thoughts_token_count);
+    }
+}

@@ -1,0 +1,231 @@
+//! Requests, byte for byte the same for the same conversation.
+
+use brigade_core::{Message, Reply, ToolCall, ToolSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::super::Request;
+use super::super::http::arguments;
+
+/// Stands for the signature of a call that another model made; Google's documentation names it for that.
+const UNSIGNED: &str = "skip_thought_signature_validator";
+
+/// Something that goes back to where it came from, at the place where it stood.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// Only this provider gets it back.
+    pub(super) provider: String,
+    /// Only this model gets it back: no other can read it.
+    pub(super) model: String,
+    pub(super) gemini: Signed,
+}
+
+/// A part with a signature.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Signed {
+    /// The call of this number.
+    Call { number: usize, signature: String },
+    /// The text between these bytes, which may be none.
+    Text { from: usize, to: usize, signature: String },
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_instruction: Option<Instruction<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tools<'a>>,
+    contents: Vec<Content<'a>>,
+    generation_config: Generation,
+}
+
+#[derive(Serialize)]
+struct Instruction<'a> {
+    parts: [Part<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tools<'a> {
+    function_declarations: Vec<Declaration<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Declaration<'a> {
+    name: &'a str,
+    description: &'a str,
+    /// `parameters` knows only a part of JSON Schema, and refuses the rest.
+    parameters_json_schema: &'a Value,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Generation {
+    max_output_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Content<'a> {
+    role: Role,
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    User,
+    Model,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(flatten)]
+    what: What<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought_signature: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum What<'a> {
+    Text(&'a str),
+    FunctionCall(Call<'a>),
+    FunctionResponse(Response<'a>),
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    name: &'a str,
+    args: Box<RawValue>,
+}
+
+#[derive(Serialize)]
+struct Response<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    name: &'a str,
+    response: Outcome<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Outcome<'a> {
+    Output(&'a str),
+    Error(&'a str),
+}
+
+/// The body of a request.
+pub(super) fn body(request: &Request, provider: &str) -> serde_json::Result<Vec<u8>> {
+    let function_declarations: Vec<_> = request.tools.iter().map(declaration).collect();
+    let tools = match function_declarations.is_empty() {
+        true => Vec::new(),
+        false => vec![Tools { function_declarations }],
+    };
+    serde_json::to_vec(&Body {
+        system_instruction: text(&request.system).map(|part| Instruction { parts: [part] }),
+        tools,
+        contents: contents(request, provider)?,
+        generation_config: Generation {
+            max_output_tokens: request.max_tokens,
+            temperature: request.temperature,
+        },
+    })
+}
+
+fn declaration(spec: &ToolSpec) -> Declaration<'_> {
+    let ToolSpec { name, description, schema, .. } = spec;
+    Declaration { name, description, parameters_json_schema: schema }
+}
+
+fn contents<'a>(request: &'a Request, provider: &str) -> serde_json::Result<Vec<Content<'a>>> {
+    let mut contents = Vec::with_capacity(request.messages.len());
+    let mut calls: &[ToolCall] = &[];
+    for message in &request.messages {
+        let (role, parts) = match message {
+            Message::User(words) => (Role::User, text(words.as_str()).into_iter().collect()),
+            Message::Assistant(reply) => {
+                calls = &reply.calls;
+                (Role::Model, model(reply, provider, &request.model)?)
+            }
+            Message::Results(results) => {
+                let parts = calls.iter().zip(results).map(|(call, result)| {
+                    let said = result.output.text.as_str();
+                    let response =
+                        if result.output.is_error() { Outcome::Error(said) } else { Outcome::Output(said) };
+                    plain(What::FunctionResponse(Response { id: id(call), name: &call.name, response }))
+                });
+                (Role::User, parts.collect())
+            }
+        };
+        if !Vec::is_empty(&parts) {
+            contents.push(Content { role, parts });
+        }
+    }
+    Ok(contents)
+}
+
+fn plain(what: What<'_>) -> Part<'_> {
+    Part { what, thought_signature: None }
+}
+
+/// Parts without words are refused.
+fn text(text: &str) -> Option<Part<'_>> {
+    (!text.is_empty()).then_some(plain(What::Text(text)))
+}
+
+/// Without ids calls and what they gave are told apart by their order.
+fn id(call: &ToolCall) -> Option<&str> {
+    call.provider_id.as_deref().filter(|id| !id.is_empty())
+}
+
+/// The parts of a reply, each with its signature.
+fn model<'a>(reply: &'a Reply, provider: &str, name: &str) -> serde_json::Result<Vec<Part<'a>>> {
+    let kept = reply.opaque.iter().filter_map(|block| serde_json::from_str::<Kept>(block.as_str()).ok());
+    let kept = kept.filter(|kept| kept.provider == provider && kept.model == name);
+    let mut signatures = vec![None; reply.calls.len()];
+    let (mut parts, mut written) = (Vec::new(), 0);
+    for Kept { gemini, .. } in kept {
+        match gemini {
+            Signed::Call { number, signature } => {
+                if let Some(place) = signatures.get_mut(number) {
+                    *place = Some(signature);
+                }
+            }
+            Signed::Text { from, to, signature } => {
+                let whole = reply.text.as_str();
+                if let (Some(before), Some(signed)) = (whole.get(written..from), whole.get(from..to)) {
+                    parts.extend(text(before));
+                    parts.push(Part { what: What::Text(signed), thought_signature: Some(signature) });
+                    written = to;
+                }
+            }
+        }
+    }
+    parts.extend(reply.text.as_str().get(written..).and_then(text));
+    if let Some(first) = signatures.first_mut()
+        && needs_signatures(name)
+    {
+        first.get_or_insert_with(|| UNSIGNED.to_owned());
+    }
+    for (call, thought_signature) in reply.calls.iter().zip(signatures) {
+        let args = RawValue::from_string(arguments(call.arguments.as_str()).into_owned())?;
+        let what = What::FunctionCall(Call { id: id(call), name: &call.name, args });
+        parts.push(Part { what, thought_signature });
+    }
+    Ok(parts)
+}
+
+/// From the third generation on, a turn whose first call has no signature is refused.
+fn needs_signatures(model: &str) -> bool {
+    let (_, name) = super::split(model);
+    name.starts_with("gemini-") && !["gemini-1", "gemini-2"].iter().any(|early| name.starts_with(early))
+}

@@ -1,0 +1,102 @@
+//! Reasoning and other things beside the text, which each server has under a name of its own and wants back under it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Pieces of text that belong together although they come in many details.
+const GROWING: [&str; 2] = ["text", "summary"];
+
+/// What a provider wants back with a reply.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Kept {
+    /// Only this provider gets it back.
+    pub(super) provider: String,
+    #[serde(flatten)]
+    pub(super) thought: Thought,
+    /// What stood beside calls, by their number: Gemini signs them there.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) extra_content: BTreeMap<usize, Value>,
+}
+
+/// What a model thought.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Thought {
+    /// Its name at DeepSeek, llama.cpp and vLLM.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reasoning_content: String,
+    /// Its name at Ollama, Groq and newer servers.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reasoning: String,
+    /// Its parts, some of them sealed, at OpenRouter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reasoning_details: Vec<Value>,
+}
+
+/// A piece of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Fragment {
+    reasoning_content: Option<Value>,
+    reasoning: Option<Value>,
+    reasoning_details: Option<Vec<Value>>,
+}
+
+impl Thought {
+    pub(super) fn take(&mut self, fragment: Fragment) {
+        let Fragment { reasoning_content, reasoning, reasoning_details } = fragment;
+        for (known, more) in
+            [(&mut self.reasoning_content, reasoning_content), (&mut self.reasoning, reasoning)]
+        {
+            known.push_str(more.as_ref().and_then(Value::as_str).unwrap_or_default());
+        }
+        for detail in reasoning_details.unwrap_or_default() {
+            if !self.reasoning_details.last_mut().is_some_and(|last| grow(last, &detail)) {
+                self.reasoning_details.push(detail);
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Thought::default()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.reasoning_content.len().max(self.reasoning.len())
+    }
+
+    /// The one form of it that goes back: some servers send it in several.
+    pub(super) fn once(mut self) -> Thought {
+        if !self.reasoning_details.is_empty() {
+            self.reasoning_content.clear();
+        }
+        if !self.reasoning_details.is_empty() || !self.reasoning_content.is_empty() {
+            self.reasoning.clear();
+        }
+        self
+    }
+}
+
+/// Adds a detail to the one before it where both are pieces of one text.
+fn grow(last: &mut Value, more: &Value) -> bool {
+    let grows = GROWING.iter().any(|key| more.get(*key).is_some_and(Value::is_string));
+    let (Value::Object(known), Value::Object(pieces)) = (last, more) else { return false };
+    if !grows || !["type", "index", "format"].iter().all(|key| known.get(*key) == pieces.get(*key)) {
+        return false;
+    }
+    for (key, value) in pieces {
+        match (known.get_mut(key), value) {
+            (_, Value::Null) => {}
+            (Some(Value::String(text)), Value::String(piece)) if GROWING.contains(&key.as_str()) => {
+                text.push_str(piece);
+            }
+            _ => {
+                known.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    true
+}

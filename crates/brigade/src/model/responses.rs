@@ -1,0 +1,71 @@
+//! OpenAI Responses, and the servers that speak them too.
+
+mod items;
+pub(super) mod reply;
+mod request;
+
+use futures::stream::BoxStream;
+use reqwest::header;
+
+use super::http::{self, Endpoint};
+use super::{About, Chunk, Model, ModelError, Request};
+
+/// A provider that speaks Responses. Nothing is stored there: every request says everything.
+///
+/// ```
+/// use brigade::model::Endpoint;
+/// use brigade::model::responses::Responses;
+///
+/// # fn main() -> Result<(), brigade::model::EndpointError> {
+/// let local = Responses::compatible(Endpoint::new("local", "http://127.0.0.1:8080/v1", None)?);
+/// let models = brigade::Models::default().with("local", local);
+/// assert!(models.choose("local/small").is_ok());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Responses {
+    endpoint: Endpoint,
+    dialect: Dialect,
+}
+
+/// Which of the small differences count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    /// OpenAI itself: sealed reasoning, and a key for its cache.
+    Own,
+    /// Everybody else: what all of them know.
+    Compatible,
+}
+
+impl Responses {
+    /// OpenAI itself, or a gateway that passes requests on to it.
+    pub fn new(endpoint: Endpoint) -> Responses {
+        Responses { endpoint, dialect: Dialect::Own }
+    }
+
+    /// Another server that speaks Responses, such as vLLM, llama.cpp or LM Studio.
+    pub fn compatible(endpoint: Endpoint) -> Responses {
+        Responses { endpoint, dialect: Dialect::Compatible }
+    }
+}
+
+impl Model for Responses {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let body = match request::body(&request, self.dialect, self.endpoint.name()) {
+            Ok(body) => body,
+            Err(error) => {
+                return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));
+            }
+        };
+        let decoder = reply::Decoder::new(self.endpoint.clone(), request.model, body.len());
+        let mut post = self.endpoint.post("/responses", body);
+        if let Some(key) = self.endpoint.key_header("Bearer ") {
+            post = post.header(header::AUTHORIZATION, key);
+        }
+        http::converse(&self.endpoint, post, decoder)
+    }
+
+    fn about(&self, model: &str) -> About {
+        self.endpoint.about(model)
+    }
+}

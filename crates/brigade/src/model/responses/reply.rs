@@ -1,0 +1,184 @@
+//! Streams of Responses.
+
+use std::collections::VecDeque;
+
+use brigade_core::Usage;
+use brigade_core::message::Stop;
+use serde_json::Value;
+
+use super::super::count::tokens;
+use super::super::http::{self, Endpoint};
+use super::super::sse::Event;
+use super::super::{Chunk, ModelError};
+use super::items::{Items, What, word};
+use super::request::{Kept, Mark};
+
+/// Makes chunks out of the events of one reply.
+pub(in super::super) struct Decoder {
+    endpoint: Endpoint,
+    model: String,
+    asked_bytes: usize,
+    said_bytes: usize,
+    items: Items,
+    refused: bool,
+}
+
+impl Decoder {
+    /// A decoder of the reply of this model to a request of this size.
+    pub(in super::super) fn new(endpoint: Endpoint, model: String, asked_bytes: usize) -> Decoder {
+        Decoder { endpoint, model, asked_bytes, said_bytes: 0, items: Items::default(), refused: false }
+    }
+
+    fn piece(&mut self, kind: &str, event: &Value, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        match kind {
+            "response.output_item.added" => self.items.begin(event),
+            "response.output_item.done" => {
+                let rest = self.items.end(event);
+                self.say(rest, chunks);
+            }
+            "response.output_text.delta" => self.text(event, chunks),
+            "response.refusal.delta" => {
+                self.refused = true;
+                self.text(event, chunks);
+            }
+            "response.function_call_arguments.delta" => {
+                let more = word(event, "delta").unwrap_or_default();
+                self.said_bytes += more.len();
+                self.items.arguments(event, &more);
+            }
+            "response.function_call_arguments.done" => self.items.whole_arguments(event),
+            "response.completed" | "response.incomplete" => {
+                let is_cut = kind == "response.incomplete";
+                return self.finish(event.get("response").unwrap_or(&Value::Null), is_cut, chunks);
+            }
+            "response.failed" | "response.cancelled" => {
+                let error = event.pointer("/response/error").unwrap_or(&Value::Null);
+                return Err(http::in_stream(&self.endpoint, error));
+            }
+            "error" => return Err(self.error(event)),
+            // Some servers send nothing but the error.
+            "" if event.get("error").is_some_and(|error| !error.is_null()) => return Err(self.error(event)),
+            // Pings, summaries of reasoning, tools that run at the provider, and whatever is added to the API.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn error(&self, event: &Value) -> ModelError {
+        let inner = event.get("error").filter(|error| !error.is_null());
+        http::in_stream(&self.endpoint, inner.unwrap_or(event))
+    }
+
+    fn text(&mut self, event: &Value, chunks: &mut VecDeque<Chunk>) {
+        let more = word(event, "delta").unwrap_or_default();
+        self.items.text(event, &more);
+        self.say(more, chunks);
+    }
+
+    fn say(&mut self, text: String, chunks: &mut VecDeque<Chunk>) {
+        if !text.is_empty() {
+            self.said_bytes += text.len();
+            chunks.push_back(Chunk::Text(text));
+        }
+    }
+
+    /// The reply is whole: gives what was held back.
+    fn finish(
+        &mut self,
+        response: &Value,
+        is_cut: bool,
+        chunks: &mut VecDeque<Chunk>,
+    ) -> Result<(), ModelError> {
+        if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
+            return Err(http::in_stream(&self.endpoint, error));
+        }
+        let output = response.get("output").and_then(Value::as_array);
+        let rest = self.items.settle(output.map(Vec::as_slice).unwrap_or_default());
+        self.say(rest, chunks);
+        let stop = match response.pointer("/incomplete_details/reason").and_then(Value::as_str) {
+            Some("content_filter") => Stop::Refusal,
+            Some(_) => Stop::Length,
+            None if is_cut => Stop::Length,
+            None if self.refused || self.items.is_refused() => Stop::Refusal,
+            None if self.items.has_calls() => Stop::Calls,
+            None => Stop::End,
+        };
+        let usage = response.get("usage").and_then(usage).unwrap_or_else(|| Usage {
+            input: tokens(self.asked_bytes),
+            output: tokens(self.said_bytes),
+            ..Usage::default()
+        });
+        self.give(stop, chunks)?;
+        chunks.push_back(Chunk::Usage(usage));
+        chunks.push_back(Chunk::Done(stop));
+        Ok(())
+    }
+
+    /// Gives out what is to go back, with its place, and the calls.
+    fn give(&mut self, stop: Stop, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let (mut before, mut calls) = (0, Vec::new());
+        for what in std::mem::take(&mut self.items).give() {
+            match what {
+                What::Message { text, phase, .. } => {
+                    let mark = phase.map(|phase| self.kept(before, calls.len(), Mark::Phase(phase)));
+                    chunks.extend(mark.flatten());
+                    before += text.len();
+                }
+                What::Reasoning(item) => {
+                    chunks.extend(self.kept(before, calls.len(), Mark::Reasoning(item)));
+                }
+                What::Call { name, .. } if name.is_empty() => {
+                    return Err(http::refused(&self.endpoint, "a tool call has no name"));
+                }
+                What::Call { id, name, early, arguments } => {
+                    calls.push((id, name, if arguments.trim().is_empty() { early } else { arguments }));
+                }
+                What::Unknown => {}
+            }
+        }
+        for (provider_id, name, arguments) in calls {
+            chunks.push_back(Chunk::Call { name, provider_id });
+            // A call that the limit cut before its arguments is not one without arguments.
+            let is_cut = stop == Stop::Length && arguments.trim().is_empty();
+            chunks.push_back(Chunk::Arguments(if is_cut { "{".to_owned() } else { arguments }));
+        }
+        Ok(())
+    }
+
+    fn kept(&self, text: usize, calls: usize, responses: Mark) -> Option<Chunk> {
+        let (provider, model) = (self.endpoint.name().to_owned(), self.model.clone());
+        serde_json::to_string(&Kept { provider, model, text, calls, responses }).ok().map(Chunk::Opaque)
+    }
+}
+
+impl http::Decoder for Decoder {
+    fn take(&mut self, event: &Event, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        let data = event.data.trim();
+        if data.is_empty() || data == "[DONE]" {
+            return Ok(());
+        }
+        let said: Value = serde_json::from_str(data)
+            .map_err(|_| http::refused(&self.endpoint, "an event of the stream is no JSON of this API"))?;
+        let kind = word(&said, "type").unwrap_or_else(|| event.name.clone());
+        let before = chunks.len();
+        self.piece(&kind, &said, chunks)?;
+        if chunks.len() == before {
+            // Calls and reasoning are held back; whoever waits is to know that the model is at work.
+            chunks.push_back(Chunk::Usage(Usage::default()));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+        Err(http::cut(&self.endpoint))
+    }
+}
+
+/// Input tokens include the cached ones here, and output tokens those of reasoning.
+fn usage(value: &Value) -> Option<Usage> {
+    let number = |path: &str| value.pointer(path).and_then(Value::as_u64);
+    let input = number("/input_tokens")?;
+    let cache_read = number("/input_tokens_details/cached_tokens").unwrap_or_default().min(input);
+    let output = number("/output_tokens").unwrap_or_default();
+    Some(Usage { input: input - cache_read, output, cache_read, cache_write: 0 })
+}

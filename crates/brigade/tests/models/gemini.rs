@@ -1,0 +1,197 @@
+//! Gemini: requests, replies and errors.
+
+use std::sync::Arc;
+
+use brigade::core::message::{CallResult, Stop};
+use brigade::core::{CallId, Message, Reply, ToolOutput, Usage};
+use brigade::model::gemini::Gemini;
+use brigade::model::{Endpoint, ModelError, Request};
+use serde_json::{Value, json};
+
+use super::recorded::{GEMINI_CALLS, GEMINI_TEXT, RESPONSES_CALLS};
+use super::server::{KEY, Server, ask, body, calls, question, request};
+
+async fn hear(stream: &str) -> Result<(Reply, Usage), ModelError> {
+    ask(&Server::streaming(stream).gemini(), question()).await
+}
+
+fn stream(events: &[Value]) -> String {
+    events.iter().map(|event| format!("data: {event}\n\n")).collect()
+}
+
+/// A piece with these parts and this reason.
+fn piece(parts: &Value, reason: &str) -> Value {
+    let reason = Some(reason).filter(|reason| !reason.is_empty());
+    json!({ "candidates": [{ "content": { "parts": parts, "role": "model" }, "finishReason": reason }] })
+}
+
+#[tokio::test]
+async fn text_comes_with_its_count_and_without_thoughts() {
+    let (reply, usage) = hear(GEMINI_TEXT).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.stop), ("Grüße, cook.", Stop::End));
+    assert_eq!(usage, Usage { input: 18, output: 7, cache_read: 32, cache_write: 0 });
+}
+
+#[tokio::test]
+async fn calls_come_whole_with_and_without_ids() {
+    let (reply, usage) = hear(GEMINI_CALLS).await.unwrap();
+    assert_eq!(
+        calls(&reply),
+        [("read", r#"{"path":"a"}"#, Some("fc1")), ("write", r#"{"path":"ü"}"#, None), ("write", "{}", None)]
+    );
+    assert_eq!(reply.stop, Stop::Calls);
+    assert_eq!((usage.input, usage.output), (80, 30), "the count may come after the reason");
+}
+
+#[tokio::test]
+async fn a_reason_with_every_piece_ends_nothing() {
+    let text = |word: &str, reason| piece(&json!([{ "text": word }]), reason);
+    let (reply, usage) = hear(&stream(&[text("a", "STOP"), text("b", "STOP")])).await.unwrap();
+    assert_eq!(reply.text.as_str(), "ab");
+    assert!(usage.input > 50 && usage.output == 1, "what nobody counts is estimated");
+    let open = hear(&stream(&[text("a", "")])).await;
+    assert!(matches!(open, Err(ModelError::Transient(_))), "nobody said why it stopped: {open:?}");
+    let nothing = hear("").await;
+    assert!(matches!(nothing, Err(ModelError::Transient(_))), "{nothing:?}");
+}
+
+#[tokio::test]
+async fn reasons_to_stop_are_told_apart() {
+    let ended = async |reason: &str| hear(&stream(&[piece(&json!([{ "text": "So" }]), reason)])).await;
+    assert_eq!(ended("STOP").await.unwrap().0.stop, Stop::End);
+    assert_eq!(ended("FROM_THE_FUTURE").await.unwrap().0.stop, Stop::End);
+    assert_eq!(ended("MAX_TOKENS").await.unwrap().0.stop, Stop::Length);
+    for reason in ["SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"] {
+        assert_eq!(ended(reason).await.unwrap().0.stop, Stop::Refusal, "{reason}");
+    }
+    for reason in ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"] {
+        let error = ended(reason).await.unwrap_err();
+        assert!(matches!(&error, ModelError::Transient(text) if text.contains(reason)), "{error:?}");
+    }
+    let blocked = json!({ "promptFeedback": { "blockReason": "PROHIBITED_CONTENT" }, "usageMetadata": { "promptTokenCount": 9 } });
+    let (reply, usage) = hear(&stream(&[blocked])).await.unwrap();
+    assert_eq!((reply.stop, usage.input, usage.output), (Stop::Refusal, 9, 0));
+    assert!(
+        reply.text.as_str().contains("mock blocked the request")
+            && reply.text.as_str().contains("PROHIBITED")
+    );
+    let nameless = hear(&stream(&[piece(&json!([{ "functionCall": { "args": {} } }]), "STOP")])).await;
+    assert!(matches!(nameless, Err(ModelError::Transient(_))), "{nameless:?}");
+}
+
+#[tokio::test]
+async fn errors_inside_a_stream_end_it() {
+    let begun = stream(&[piece(&json!([{ "text": "So" }]), "")]);
+    let with = async |event: Value| hear(&format!("{begun}{}", stream(&[event]))).await.unwrap_err();
+    let error =
+        |code: u64, message: &str| json!({ "error": { "code": code, "message": message, "status": "X" } });
+    let busy = with(error(503, &format!("Overloaded {KEY}"))).await;
+    assert!(matches!(&busy, ModelError::Transient(text) if text.contains("Overloaded (key)")), "{busy:?}");
+    let listed = with(json!([error(503, "Overloaded")])).await;
+    assert!(matches!(&listed, ModelError::Transient(text) if text.contains("Overloaded")), "{listed:?}");
+    assert!(matches!(with(error(400, "Bad")).await, ModelError::Fatal(text) if text.contains("Bad")));
+    let long = "The input token count (9) exceeds the maximum number of tokens allowed (8).";
+    assert!(matches!(with(error(400, long)).await, ModelError::Overflow(_)));
+    assert!(matches!(with(json!("text")).await, ModelError::Transient(_)));
+    let refused =
+        Server::failing("400 Bad Request", "", r#"[{"error":{"code":400,"message":"API key not valid"}}]"#);
+    let error = ask(&refused.gemini(), question()).await.unwrap_err();
+    assert!(matches!(&error, ModelError::Fatal(text) if text.contains("API key not valid")), "{error:?}");
+}
+
+fn conversation(said: Reply) -> Vec<Message> {
+    let result = |index: u32, output: ToolOutput| CallResult {
+        call: CallId { turn: 1, index },
+        provider_id: None,
+        name: "read".to_owned(),
+        output,
+    };
+    let results = vec![
+        result(0, ToolOutput::ok("one")),
+        result(1, ToolOutput::error("two")),
+        result(2, ToolOutput::ok("3")),
+    ];
+    let results = results.into_iter().take(said.calls.len()).collect();
+    vec![
+        Message::User("Look.".into()),
+        Message::Assistant(Arc::new(said)),
+        Message::Results(results),
+        Message::User("Go on.".into()),
+    ]
+}
+
+#[tokio::test]
+async fn requests_say_everything_and_send_signatures_back_on_their_parts() {
+    let (said, _) = hear(GEMINI_CALLS).await.unwrap();
+    let server = Server::streaming(GEMINI_TEXT);
+    ask(&server.gemini(), request(conversation(said))).await.unwrap();
+    let body = server.body();
+    assert_eq!(body["systemInstruction"], json!({ "parts": [{ "text": "You help." }] }));
+    assert_eq!(body["generationConfig"], json!({ "maxOutputTokens": 321, "temperature": 0.5 }));
+    let declared = &body["tools"][0]["functionDeclarations"];
+    assert_eq!((&declared[0]["name"], &declared[1]["description"]), (&json!("read"), &json!("Does write.")));
+    assert_eq!(declared[0]["parametersJsonSchema"]["properties"]["path"]["type"], "string");
+    assert_eq!(
+        body["contents"],
+        json!([
+            { "role": "user", "parts": [{ "text": "Look." }] },
+            { "role": "model", "parts": [
+                { "text": "Ich schaue: ä" },
+                { "functionCall": { "id": "fc1", "name": "read", "args": { "path": "a" } }, "thoughtSignature": "c2lnbmVk" },
+                { "functionCall": { "name": "write", "args": { "path": "ü" } } },
+                { "functionCall": { "name": "write", "args": {} } },
+            ] },
+            { "role": "user", "parts": [
+                { "functionResponse": { "id": "fc1", "name": "read", "response": { "output": "one" } } },
+                { "functionResponse": { "name": "write", "response": { "error": "two" } } },
+                { "functionResponse": { "name": "write", "response": { "output": "3" } } },
+            ] },
+            { "role": "user", "parts": [{ "text": "Go on." }] },
+        ])
+    );
+    let request = &server.requests()[0];
+    let head = request.to_lowercase();
+    assert!(
+        request.starts_with("POST /v1beta/models/small:streamGenerateContent?alt=sse HTTP/1.1"),
+        "{request}"
+    );
+    assert!(head.contains(&format!("x-goog-api-key: {KEY}")) && !head.contains("authorization"));
+    assert_eq!(request.matches(KEY).count(), 1, "the key is in its header and nowhere else");
+}
+
+#[tokio::test]
+async fn signatures_of_text_go_back_and_none_goes_to_another_model() {
+    let (said, _) = hear(GEMINI_TEXT).await.unwrap();
+    let server = Server::streaming(GEMINI_TEXT);
+    let parts = |at: usize| body(&server.requests()[at])["contents"][1]["parts"].clone();
+    let again = |said: &Reply| request(conversation(said.clone()));
+    ask(&server.gemini(), again(&said)).await.unwrap();
+    assert_eq!(parts(0), json!([{ "text": "Grüße, cook." }, { "text": "", "thoughtSignature": "dGV4dA==" }]));
+    let within = stream(&[
+        piece(&json!([{ "text": "ä" }, { "text": "ö", "thoughtSignature": "bWlk" }]), ""),
+        piece(&json!([{ "text": "ü" }]), "STOP"),
+    ]);
+    let (said, _) = hear(&within).await.unwrap();
+    ask(&server.gemini(), again(&said)).await.unwrap();
+    assert_eq!(
+        parts(1),
+        json!([{ "text": "ä" }, { "text": "ö", "thoughtSignature": "bWlk" }, { "text": "ü" }])
+    );
+    ask(&server.gemini(), Request { model: "large".to_owned(), ..again(&said) }).await.unwrap();
+    let other = Gemini::new(Endpoint::new("other", &server.url("/v1beta"), None).unwrap());
+    ask(&other, again(&said)).await.unwrap();
+    assert_eq!((parts(2), parts(3)), (json!([{ "text": "äöü" }]), json!([{ "text": "äöü" }])));
+}
+
+#[tokio::test]
+async fn calls_of_other_models_say_that_they_are_not_signed_where_signatures_are_asked_for() {
+    let (said, _) = ask(&Server::streaming(RESPONSES_CALLS).responses(), question()).await.unwrap();
+    let server = Server::streaming(GEMINI_TEXT);
+    let to = |model: &str| Request { model: model.to_owned(), ..request(conversation(said.clone())) };
+    ask(&server.gemini(), to("gemini-3-pro")).await.unwrap();
+    ask(&server.gemini(), to("models/gemini-2.5-pro")).await.unwrap();
+    let sent: Vec<Value> = server.requests().iter().map(|request| body(request)).collect();
+    let signature = |at: usize, part: usize| sent[at]["contents"][1]["parts"][part].get("thoughtSignature");
+    assert_eq!(signature(0, 1), Some(&json!("skip_thought_signature_validator")));
+    assert_eq!((signature(0, 2), signature(1, 1), signature(1, 2)), (None, None, None));
+}
