@@ -1,6 +1,7 @@
 //! Models: whatever answers a request.
 
 pub mod anthropic;
+mod gate;
 mod http;
 pub mod openai;
 pub mod script;
@@ -15,7 +16,8 @@ use futures::stream::BoxStream;
 
 use crate::secret::Secret;
 
-pub use http::{Endpoint, EndpointError};
+pub use gate::Pace;
+pub use http::{Endpoint, EndpointError, Times};
 
 /// What a model is asked.
 #[derive(Debug, Clone)]

@@ -4,11 +4,14 @@
 #[cfg(test)]
 mod models {
     mod anthropic;
+    mod crowd;
     mod cuts;
     mod failures;
+    mod limits;
     mod openai;
     mod pool;
     mod server;
+    mod storm;
     mod streams;
     mod tree;
 }
