@@ -84,7 +84,7 @@ async fn a_refused_request_is_sent_again_and_the_wait_is_told() {
     while let Some(chunk) = stream.next().await {
         chunks.push(chunk.unwrap());
     }
-    assert_eq!(chunks.remove(0), Chunk::Waiting("mock asks to wait 3 s (rate limit)".to_owned()));
+    assert_eq!(chunks.remove(0), Chunk::Waiting("mock asks to wait 2 s (rate limit)".to_owned()));
     assert!(!chunks.iter().any(|chunk| matches!(chunk, Chunk::Waiting(_))), "{chunks:?}");
     assert!(matches!(chunks.last(), Some(Chunk::Done(_))));
     assert!(start.elapsed() >= Duration::from_millis(2100), "{:?}", start.elapsed());

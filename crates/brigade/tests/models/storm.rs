@@ -20,12 +20,14 @@ fn call(index: usize, tool: &str, arguments: &Value) -> Value {
         "function": { "name": tool, "arguments": arguments.to_string() } })
 }
 
+const USAGE: &str = r#"{"choices":[],"usage":{"prompt_tokens":50,"completion_tokens":10}}"#;
+
 fn say(text: &str) -> String {
-    openai(&[&delta(&json!({ "content": text }).to_string(), "stop")])
+    openai(&[&delta(&json!({ "content": text }).to_string(), "stop"), USAGE])
 }
 
 fn calls(calls: &[Value]) -> String {
-    openai(&[&delta(&json!({ "tool_calls": calls }).to_string(), "tool_calls")])
+    openai(&[&delta(&json!({ "tool_calls": calls }).to_string(), "tool_calls"), USAGE])
 }
 
 fn last(body: &Value) -> &Value {
@@ -118,33 +120,13 @@ async fn storm(latency: u64, refusal: &'static str, told: impl Fn(f64) -> String
     assert_eq!(ending.outcome.status, Status::Done, "{}", ending.outcome.text);
     assert_eq!(ending.outcome.text.as_str(), "200 parts");
     let (requests, least) = (crowd.requests(), least(CHILDREN));
-    println!("{refusal:?}, {latency} ms: {requests} requests where {least} are needed");
     assert!(requests >= least);
-    assert!(requests * 10 <= least * 12, "{requests} requests where {least} are needed");
+    assert!(requests * 10 <= least * 12, "{refusal:?}: {requests} requests where {least} are needed");
 }
 
-#[tokio::test]
-async fn children_share_a_bucket_that_says_when_to_come_back() {
-    storm(0, "Retry-After: 1\r\n", |_| String::new()).await;
-}
-
-#[tokio::test]
-async fn children_share_a_bucket_that_answers_slowly() {
-    storm(300, "Retry-After: 1\r\n", |_| String::new()).await;
-}
-
-#[tokio::test]
-async fn children_share_a_bucket_that_says_nothing() {
-    storm(5, "", |_| String::new()).await;
-}
-
-#[tokio::test]
-async fn children_share_a_bucket_that_counts_milliseconds() {
-    storm(5, "retry-after-ms: 50\r\n", |_| String::new()).await;
-}
-
-#[tokio::test]
-async fn children_share_a_bucket_that_says_what_is_left() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_children_share_a_bucket_however_the_provider_puts_it() {
+    let nothing = |_| String::new();
     let told = |left: f64| {
         let millis = ((20.0 - left) * 50.0).ceil();
         format!(
@@ -153,7 +135,13 @@ async fn children_share_a_bucket_that_says_what_is_left() {
             left.floor()
         )
     };
-    storm(5, "x-ratelimit-reset-requests: 1s\r\n", told).await;
+    futures::join!(
+        storm(0, "Retry-After: 1\r\n", nothing),
+        storm(300, "Retry-After: 1\r\n", nothing),
+        storm(5, "", nothing),
+        storm(5, "retry-after-ms: 50\r\n", nothing),
+        storm(5, "x-ratelimit-reset-requests: 1s\r\n", told),
+    );
 }
 
 #[tokio::test]
@@ -214,8 +202,8 @@ async fn two_thousand_children_come_through_faults_of_all_kinds() {
     let (requests, least) = (crowd.requests(), least(CHILDREN));
     assert!(requests <= least + least / 50, "{requests} requests where {least} are needed");
     let sockets = crowd.most_sockets();
-    println!("{requests} requests where {least} are needed, over at most {sockets} connections");
-    assert!(sockets <= 40, "{sockets} connections");
+    // One that is being closed may still be counted when the next one is opened.
+    assert!(sockets <= 32 + 4, "{sockets} connections");
 }
 
 #[tokio::test]

@@ -218,7 +218,8 @@ impl Flow {
             Some(asked) if !is_news => asked,
             None if !is_news => return self.closed_for(now),
             Some(asked) if self.refused_in_a_row == 0 => asked,
-            Some(asked) => asked.max(self.backoff()),
+            // A provider that refuses at the time that it named itself is given a little more.
+            Some(asked) => asked.max(self.backoff() / 4),
             None => self.backoff(),
         };
         let wait = wait.mul_f64(1.0 + JITTER * jitter);

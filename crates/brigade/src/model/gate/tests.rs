@@ -163,6 +163,10 @@ fn without_a_word_the_wait_doubles_until_something_is_accepted() {
     // A provider that says "at once" and refuses again is not believed for ever.
     let one = story.after(500).go();
     assert_eq!(story.refuse(one, &wait(0)).as_millis(), 1000);
+    let one = story.after(1000).go();
+    assert_eq!(story.refuse(one, &wait(20)).as_millis(), 500);
+    let one = story.after(500).go();
+    assert_eq!(story.refuse(one, &wait(7000)).as_millis(), 7000);
 }
 
 #[test]

@@ -170,9 +170,9 @@ fn shown(limit: Duration) -> String {
     format!("{} s", limit.as_secs_f64())
 }
 
-/// A wait in whole seconds, rounded up.
+/// A wait in whole seconds.
 fn rounded(wait: Duration) -> String {
-    format!("{} s", wait.as_secs_f64().ceil())
+    format!("{} s", wait.as_secs_f64().round().max(1.0))
 }
 
 /// The cause below all others; the outer ones carry addresses.
