@@ -148,14 +148,14 @@ async fn two_hundred_children_share_a_bucket_however_the_provider_puts_it() {
 async fn a_pace_that_the_person_sets_is_never_refused() {
     let bucket = Bucket::new(20.0, 20.0);
     let crowd = Crowd::start(move |_, body| match bucket.take() {
-        Ok(_) => Answer::events("", &reply(body, 60)),
+        Ok(_) => Answer::events("", &reply(body, 40)),
         Err(()) => Answer::whole("429 Too Many Requests", "", ""),
     });
-    let pace = Pace { requests_per_minute: Some(1140), ..Pace::default() };
+    let pace = Pace { requests_per_minute: Some(600), ..Pace::default() };
     let folder = tempfile::tempdir().unwrap();
     let ending = run(&crowd, pace, Times::default(), folder.path()).await;
-    assert_eq!(ending.outcome.text.as_str(), "60 parts");
-    assert_eq!(crowd.requests(), least(60));
+    assert_eq!(ending.outcome.text.as_str(), "40 parts");
+    assert_eq!(crowd.requests(), least(40));
 }
 
 /// A call whose end does not come. Nothing that it says may happen.
