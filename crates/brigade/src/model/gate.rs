@@ -25,8 +25,8 @@ use flow::{Answer, Flow, Sent};
 pub(super) use flow::Why;
 pub(super) use hints::Hints;
 
-/// How fast a provider may be asked. What is left out is found out: few requests at first, more with each that is
-/// accepted, fewer after a refusal.
+/// How fast a provider may be asked. What is left out is found out: few requests at first, one more for every two that
+/// are accepted, fewer after a refusal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pace {
     /// The most requests at once, and so the most connections; 64 where it is left out.

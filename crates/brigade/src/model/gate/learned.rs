@@ -8,9 +8,11 @@ use tokio::time::Instant;
 const ENOUGH: u32 = 5;
 /// A longer gap between two requests counts as much as this, unless the second one waited for it.
 const LONGEST_GAP: Duration = Duration::from_secs(1);
-/// Begins a little below what was learned, and goes up slowly at first and then faster.
+/// Begins a little below what was learned, and goes up slowly at first and then faster: by the second, and no faster than
+/// by so many requests, so that a slow provider is not tried more often than a fast one.
 const BELOW: f64 = 0.95;
-const CURVE: f64 = 0.01;
+const CURVE: f64 = 0.03;
+const STEP: f64 = 5.0;
 const MOST_ABOVE: f64 = 100.0;
 
 /// What was accepted since the last refusal.
@@ -55,12 +57,13 @@ pub(super) struct Learned {
     rate: f64,
     /// For how long requests have waited for this pace and were not refused.
     probed: Duration,
+    sent: u32,
     next: Instant,
 }
 
 impl Learned {
     pub(super) fn new(rate: f64, from: Instant) -> Learned {
-        Learned { rate, probed: Duration::ZERO, next: from }
+        Learned { rate, probed: Duration::ZERO, sent: 0, next: from }
     }
 
     /// When the next request may go; `None` means now.
@@ -70,7 +73,9 @@ impl Learned {
 
     /// A request goes, which waited this long since the one before it.
     pub(super) fn sent(&mut self, now: Instant, waited: Duration) {
-        self.probed += waited;
+        // The first one waited for the gate to open again, and not for the pace.
+        self.probed += if self.sent == 0 { Duration::ZERO } else { waited };
+        self.sent = self.sent.saturating_add(1);
         let interval = self.interval();
         // A timer that was late is made up for, and an idle time is not.
         let from = self.next.max(now.checked_sub(interval).unwrap_or(now));
@@ -78,7 +83,8 @@ impl Learned {
     }
 
     fn interval(&self) -> Duration {
-        let above = (BELOW + CURVE * self.probed.as_secs_f64().powi(2)).min(MOST_ABOVE);
+        let steps = self.probed.as_secs_f64().min(f64::from(self.sent) / STEP);
+        let above = (BELOW + CURVE * steps.powi(2)).min(MOST_ABOVE);
         Duration::try_from_secs_f64(1.0 / (self.rate * above)).unwrap_or(LONGEST_GAP)
     }
 }
