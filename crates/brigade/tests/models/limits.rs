@@ -1,16 +1,18 @@
 //! Times that are over, waits that are told, and what is free again afterwards.
 
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use brigade::core::Status;
+use brigade::core::{Message, Status};
 use brigade::model::openai::OpenAi;
 use brigade::model::{Chunk, Endpoint, Model, ModelError, Pace, Times};
 use brigade::{Live, Models, Runtime, Settings, Task, Workspace};
 use futures::StreamExt;
 
 use super::crowd::{Answer, Crowd, Then};
-use super::server::{ask, question};
+use super::server::{ask, question, request};
 use super::streams::{OPENAI_TEXT, delta, openai_without_end};
 
 const SHORT: Option<Duration> = Some(Duration::from_millis(200));
@@ -105,16 +107,30 @@ async fn a_wait_that_is_too_long_is_not_begun() {
     }
 }
 
+/// Others are served meanwhile, so the waits stay short and only the count ends it.
 #[tokio::test]
 async fn refusals_of_one_request_have_an_end() {
-    let crowd = Crowd::start(|_, _| {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let count = refused.clone();
+    let crowd = Crowd::start(move |_, body| {
+        if body["messages"].as_array().unwrap().last().unwrap()["content"] != "What is in it?" {
+            return text();
+        }
+        count.fetch_add(1, Ordering::SeqCst);
         Answer::whole("429 Too Many Requests", "retry-after-ms: 1\r\n", r#"{"error":{"message":"No"}}"#)
     });
-    let pace = Pace { tokens_per_minute: Some(1_000_000), ..Pace::default() };
-    let times = Times { longest_wait: Some(Duration::from_millis(1500)), ..Times::default() };
-    let error = ask(&crowd.openai(pace, times), question()).await.unwrap_err();
-    says(&error.to_string(), &["429: No"]);
-    assert!((2..=8).contains(&crowd.requests()), "{} requests", crowd.requests());
+    let model = crowd.openai(Pace::default(), Times::default());
+    let served = async {
+        loop {
+            ask(&model, request(vec![Message::User("And now?".into())])).await.unwrap();
+        }
+    };
+    let error = tokio::select! {
+        error = ask(&model, question()) => error.unwrap_err(),
+        () = served => unreachable!("it has no end"),
+    };
+    says(&error.to_string(), &["429: No", "refused the request 8 times"]);
+    assert_eq!(refused.load(Ordering::SeqCst), 8);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// Fewer accepted requests say nothing about a rate.
 const ENOUGH: u32 = 5;
 /// A longer gap between two requests counts as much as this, unless the second one waited for it.
-const LONGEST_GAP: Duration = Duration::from_secs(1);
+const LONGEST_GAP: Duration = Duration::from_millis(250);
 /// Begins a little below what was learned, and goes up slowly at first and then faster: by the second, and no faster than
 /// by so many requests, so that a slow provider is not tried more often than a fast one.
 const BELOW: f64 = 0.95;
@@ -40,7 +40,7 @@ impl Observed {
     /// refusal is taken for what it gives during the wait; from one refusal to the next, the count is exact.
     pub(super) fn rate(&mut self, now: Instant, wait: Duration) -> Option<f64> {
         let since = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
-        let busy = self.busy + since.min(LONGEST_GAP);
+        let busy = self.busy + since;
         if self.accepted < ENOUGH {
             return None;
         }

@@ -311,6 +311,9 @@ impl<D: Decoder> Exchange<D> {
             let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
             // Whoever goes on sending loses the connection, and nothing else.
             let _ = tokio::time::timeout(LINGER, rest).await;
+            drop(response);
+            // The connection goes back to the pool in a task of its own; whoever is next is to find it there.
+            tokio::task::yield_now().await;
         }
     }
 }

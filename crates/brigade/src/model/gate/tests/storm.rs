@@ -105,7 +105,7 @@ fn other_buckets_are_found_out_too() {
             for retry in [Some(1000), None] {
                 let bucket = Provider { capacity, per_second, latency, retry, tells_rest: false };
                 let (sent, seconds) = storm(bucket, 200);
-                assert!(sent <= 260, "{sent} requests: {bucket:?}");
+                assert!(sent <= 270, "{sent} requests: {bucket:?}");
                 // What was saved up is there at once, and the rest comes as it comes.
                 let least = (200.0 - capacity).max(0.0) / per_second;
                 assert!(seconds < least * 1.5 + 60.0, "{seconds} s: {bucket:?}");
