@@ -33,6 +33,7 @@ pub(crate) struct View {
     calls: HashMap<SessionId, HashMap<CallId, String>>,
     doing: HashMap<SessionId, String>,
     after: HashMap<SessionId, String>,
+    waiting: HashMap<SessionId, String>,
 }
 
 impl View {
@@ -46,6 +47,7 @@ impl View {
             calls: HashMap::new(),
             doing: HashMap::new(),
             after: HashMap::new(),
+            waiting: HashMap::new(),
         }
     }
 
@@ -67,6 +69,26 @@ impl View {
     /// What a session did last.
     pub(crate) fn after(&self, session: &SessionId) -> Option<&str> {
         self.after.get(session).map(String::as_str)
+    }
+
+    /// What the request of a session waits for.
+    pub(crate) fn waiting(&self, session: &SessionId) -> Option<&str> {
+        self.waiting.get(session).map(String::as_str)
+    }
+
+    /// Takes into account what is not a fact: a request that waits does so until something else is heard of it.
+    fn look(&mut self, live: &Live) {
+        match live {
+            Live::Waiting { session, why } => {
+                self.waiting.insert(session.clone(), safe::line(why));
+            }
+            Live::Delta { session, .. } | Live::Discarded { session, .. } => {
+                self.waiting.remove(session);
+            }
+            Live::Fact(record) => {
+                self.waiting.remove(&record.session);
+            }
+        }
     }
 
     /// What a call is, with the most telling argument.
@@ -236,6 +258,7 @@ pub(crate) async fn follow(
 
 async fn see(store: &dyn Store, live: Live, view: &mut View, progress: &mut Progress) -> Result<(), Failure> {
     for live in view.complete(store, live).await {
+        view.look(&live);
         if let Live::Fact(record) = &live {
             view.apply(record);
         }

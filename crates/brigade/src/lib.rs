@@ -23,6 +23,7 @@
 
 pub mod agents;
 mod clock;
+mod jitter;
 pub mod lifecycle;
 pub mod live;
 pub mod model;

@@ -4,6 +4,7 @@ pub mod anthropic;
 mod count;
 #[cfg(test)]
 mod fuzz;
+mod gate;
 pub mod gemini;
 mod http;
 mod known;
@@ -23,7 +24,8 @@ use futures::stream::BoxStream;
 
 use crate::secret::Secret;
 
-pub use http::{Endpoint, EndpointError, Place};
+pub use gate::Pace;
+pub use http::{Endpoint, EndpointError, Place, Times};
 pub use list::{Api, ListError, Listed, list, list_all};
 pub use prices::{Figures, PriceList};
 

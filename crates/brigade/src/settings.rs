@@ -64,6 +64,8 @@ pub struct Limits {
     pub max_tokens: u64,
     /// How long a model may stay silent.
     pub model_silence: Duration,
+    /// The pause after the first fault of a model; it doubles with each that follows, up to 8 seconds.
+    pub retry_pause: Duration,
 }
 
 impl Default for Limits {
@@ -77,6 +79,7 @@ impl Default for Limits {
             result_bytes: 16_384,
             max_tokens: 4096,
             model_silence: Duration::from_secs(300),
+            retry_pause: Duration::from_millis(250),
         }
     }
 }

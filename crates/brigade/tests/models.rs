@@ -4,16 +4,19 @@
 #[cfg(test)]
 mod models {
     mod anthropic;
+    mod crowd;
     mod cuts;
     mod failures;
     mod gemini;
     mod known;
+    mod limits;
     mod openai;
     mod pool;
     mod recorded;
     mod responses;
     mod server;
     mod stable;
+    mod storm;
     mod streams;
     mod tree;
 }

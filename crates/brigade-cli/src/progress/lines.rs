@@ -1,5 +1,7 @@
 //! Progress as plain lines on standard error.
 
+use std::time::{Duration, Instant};
+
 use brigade::Live;
 use brigade_core::event::CallFault;
 use brigade_core::{Event, Record, Status};
@@ -22,16 +24,27 @@ pub(crate) enum Detail {
 /// Writes a line for what matters.
 pub(crate) struct Lines {
     detail: Detail,
+    /// When it was last said that somebody waits: a hundred agents wait for the same thing.
+    waited: Option<Instant>,
 }
+
+/// How often it is said that somebody waits for a provider.
+const WAIT_NEWS: Duration = Duration::from_secs(10);
 
 impl Lines {
     pub(super) fn new(detail: Detail) -> Lines {
-        Lines { detail }
+        Lines { detail, waited: None }
     }
 
     pub(super) fn see(&mut self, live: &Live, view: &View) {
         if let Some(words) = said(live, view) {
             output::note(&words);
+        } else if let Live::Waiting { session, why } = live {
+            if self.waited.is_none_or(|at| at.elapsed() >= WAIT_NEWS) {
+                self.waited = Some(Instant::now());
+                let label = view.tree.node(session).map_or("", |node| node.label.as_str());
+                output::note(&format!("{}: {}", safe::line(label), safe::line(why)));
+            }
         } else if let Live::Fact(record) = live
             && let Some(line) = self.line(record, view)
         {

@@ -173,6 +173,9 @@ impl Columns {
 fn doing(node: &Node, view: &View) -> (String, &'static str) {
     match &node.doing {
         Doing::Waiting => ("waits for its turn".to_owned(), "2"),
+        Doing::Thinking if view.waiting(&node.session).is_some() => {
+            (view.waiting(&node.session).unwrap_or_default().to_owned(), "33")
+        }
         Doing::Thinking => {
             let after = view.after(&node.session).map(|after| format!(", {after}")).unwrap_or_default();
             (format!("thinking{after}"), "36")

@@ -32,6 +32,8 @@ pub(super) enum Kind {
     Flag,
     /// A whole number that fits into 32 bits.
     Number,
+    /// A whole number that fits into 32 bits and is not 0.
+    Positive,
     /// A whole number, or `unlimited`.
     Count,
     /// Dollars, or `unlimited`.
@@ -53,8 +55,8 @@ pub(super) enum Kind {
 }
 
 use Kind::{
-    Count, Dollars, Flag, Models, Named, Number, Price, Rules, Section, Text, TextOrTexts, Texts, Time,
-    Tokens, Word,
+    Count, Dollars, Flag, Models, Named, Number, Positive, Price, Rules, Section, Text, TextOrTexts, Texts,
+    Time, Tokens, Word,
 };
 
 const KEEP: Kind = Word(&["root", "none"]);
@@ -68,7 +70,22 @@ pub(super) static ROOT: &[(&str, Kind)] = &[
     ("agents", Section(&[("paths", Texts)])),
     ("skills", Section(&[("paths", Texts)])),
     ("memory", Section(&[("enabled", Flag)])),
-    ("providers", Named(&Section(&[("kind", Word(&KINDS)), ("base_url", Text), ("api_key_env", Text)]))),
+    (
+        "providers",
+        Named(&Section(&[
+            ("kind", Word(&KINDS)),
+            ("base_url", Text),
+            ("api_key_env", Text),
+            ("concurrency", Positive),
+            ("requests_per_minute", Positive),
+            ("tokens_per_minute", Positive),
+            ("connect_timeout", Time),
+            ("first_byte_timeout", Time),
+            ("idle_timeout", Time),
+            ("total_timeout", Time),
+            ("longest_wait", Time),
+        ])),
+    ),
     (
         "prices",
         Models(&Section(&[
@@ -243,6 +260,10 @@ fn check_value(value: &Value, kind: &Kind, path: &[&str]) -> Result<(), String> 
         Flag => wrong("true or false"),
         Number if value.as_integer().is_some_and(|number| u32::try_from(number).is_ok()) => Ok(()),
         Number => wrong("a whole number from 0 to 4294967295"),
+        Positive if value.as_integer().is_some_and(|number| (1..=u32::MAX.into()).contains(&number)) => {
+            Ok(())
+        }
+        Positive => wrong("a whole number from 1 to 4294967295"),
         Count if value.as_integer().is_some_and(|number| number >= 0) || is_unlimited(value) => Ok(()),
         Count => wrong("a whole number or \"unlimited\""),
         Dollars if is_unlimited(value) || dollars(value).is_ok() => Ok(()),
@@ -391,6 +412,14 @@ mod tests {
     fn wrong_types_are_named() {
         assert!(problem("swarm.enabled = 'yes'").contains("`swarm.enabled` has to be true or false"));
         assert!(problem("limits.lead_turns = -1").contains("whole number"));
+        for wrong in ["0", "-1", "1.5", "'many'", "4294967296"] {
+            let said = problem(&format!("providers.a.concurrency = {wrong}"));
+            assert!(said.contains("`providers.a.concurrency` has to be a whole number from 1"), "{said}");
+        }
+        for wrong in ["0", "-1", "1.5", "'0s'", "'soon'", "true"] {
+            let said = problem(&format!("providers.a.idle_timeout = {wrong}"));
+            assert!(said.contains("`providers.a.idle_timeout` has to be a duration"), "{said}");
+        }
         assert!(problem("permissions.mode = 'yolo'").contains("one of plan, ask, edit, auto"));
         assert!(problem("permissions.deny = ['shell(']").contains("`permissions.deny`: "));
         assert!(problem("budget.usd = 'much'").contains("dollars"));

@@ -10,10 +10,11 @@ use brigade::model::anthropic::Anthropic;
 use brigade::model::gemini::Gemini;
 use brigade::model::openai::OpenAi;
 use brigade::model::responses::Responses;
-use brigade::model::{Endpoint, Own, PriceList};
+use brigade::model::{Endpoint, Own, Pace, PriceList, Times};
 use serde::Deserialize;
+use toml::Value;
 
-use super::Environment;
+use super::{Environment, keys};
 use crate::failure::Failure;
 
 pub(crate) use offer::{Key, Offer};
@@ -30,6 +31,37 @@ pub(super) struct Raw {
     kind: Option<String>,
     base_url: Option<String>,
     api_key_env: Option<String>,
+    concurrency: Option<u32>,
+    requests_per_minute: Option<u32>,
+    tokens_per_minute: Option<u32>,
+    connect_timeout: Option<Value>,
+    first_byte_timeout: Option<Value>,
+    idle_timeout: Option<Value>,
+    total_timeout: Option<Value>,
+    longest_wait: Option<Value>,
+}
+
+impl Raw {
+    fn pace(&self) -> Pace {
+        Pace {
+            concurrency: self.concurrency.map(|number| number as usize),
+            first: None,
+            requests_per_minute: self.requests_per_minute,
+            tokens_per_minute: self.tokens_per_minute.map(u64::from),
+        }
+    }
+
+    fn times(&self) -> Result<Times, Failure> {
+        let time =
+            |value: &Option<Value>| value.as_ref().map(keys::duration).transpose().map_err(Failure::usage);
+        Ok(Times {
+            connect: time(&self.connect_timeout)?,
+            first_byte: time(&self.first_byte_timeout)?,
+            idle: time(&self.idle_timeout)?,
+            total: time(&self.total_timeout)?,
+            longest_wait: time(&self.longest_wait)?,
+        })
+    }
 }
 
 /// The providers that can be named. Keys are read when a model of theirs is first used, and only then.
@@ -42,6 +74,8 @@ struct Provider {
     base_url: String,
     /// The variable that holds the key; empty where none is needed.
     key: String,
+    pace: Pace,
+    times: Times,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +115,14 @@ const BUILT_IN: [(&str, Kind, &str, &str); 11] = [
 
 fn built_in() -> BTreeMap<String, Provider> {
     let provider = |(name, kind, base_url, key): (&str, Kind, &str, &str)| {
-        (name.to_owned(), Provider { kind, base_url: base_url.to_owned(), key: key.to_owned() })
+        let provider = Provider {
+            kind,
+            base_url: base_url.to_owned(),
+            key: key.to_owned(),
+            pace: Pace::default(),
+            times: Times::default(),
+        };
+        (name.to_owned(), provider)
     };
     BUILT_IN.into_iter().map(provider).collect()
 }
@@ -98,6 +139,7 @@ impl Providers {
                     "providers.\"{name}\": a provider's name is neither empty nor has `/` or `:` in it"
                 )));
             }
+            let (pace, times) = (raw.pace(), raw.times()?);
             let known = providers.remove(&name);
             let kind = raw.kind.as_deref().map(Kind::of).or_else(|| known.as_ref().map(|known| known.kind));
             let kind = kind.ok_or_else(|| {
@@ -106,7 +148,7 @@ impl Providers {
             let base_url = raw.base_url.or_else(|| known.as_ref().map(|known| known.base_url.clone()));
             let base_url = base_url.ok_or_else(|| missing("base_url", "write where it is"))?;
             let key = raw.api_key_env.or_else(|| known.map(|known| known.key)).unwrap_or_default();
-            providers.insert(name, Provider { kind, base_url, key });
+            providers.insert(name, Provider { kind, base_url, key, pace, times });
         }
         Ok(Providers(providers))
     }
@@ -142,8 +184,8 @@ impl Providers {
                 }
             },
         };
-        let endpoint = Endpoint::new(name, base_url, key).map_err(|error| error.to_string())?;
-        let endpoint = endpoint.with_prices(prices.clone());
+        let endpoint = Endpoint::limited(name, base_url, key, provider.pace, provider.times);
+        let endpoint = endpoint.map_err(|error| error.to_string())?.with_prices(prices.clone());
         let is_openai = base_url.trim_end_matches('/') == OPENAI;
         Ok(match provider.kind {
             Kind::Anthropic => Arc::new(Anthropic::new(endpoint)),

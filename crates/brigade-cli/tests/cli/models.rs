@@ -141,3 +141,50 @@ fn what_is_missing_is_named() {
     home.write("home/config.toml", "[providers.ollama]\nbase_url = 'nowhere'\n");
     model("ollama/x").exits(2).says("the base_url of the provider 'ollama' cannot be used");
 }
+
+/// A server that refuses once, with this wait, and then answers.
+fn refuses_once(retry: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let refusal = ("429 Too Many Requests", retry, "");
+        let answers = [refusal, ("200 OK", "Content-Type: text/event-stream\r\n", HELLO)];
+        for ((status, headers, body), stream) in answers.into_iter().zip(listener.incoming()) {
+            let mut stream = stream.unwrap();
+            let mut request = Vec::new();
+            let mut piece = [0; 65536];
+            while !String::from_utf8_lossy(&request).contains("\"include_usage\":true}}") {
+                let length = stream.read(&mut piece).unwrap();
+                assert!(length > 0);
+                request.extend_from_slice(&piece[..length]);
+            }
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+            );
+            stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn a_wait_for_the_provider_is_shown() {
+    let url = refuses_once("Retry-After: 2\r\n");
+    run(&configured(&url)).exits(0).prints("hello").says("mine asks to wait 2 s (rate limit)");
+}
+
+#[test]
+fn limits_of_a_provider_are_read_and_hold() {
+    let home = configured(&refuses_once("Retry-After: 60\r\n"));
+    let file = home.home().join("config.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{config}longest_wait = '1s'\n")).unwrap();
+    let done = run(&home);
+    assert_ne!(done.code, 0);
+    done.says("mine asks to wait").says("and the longest wait is 1 s");
+    std::fs::write(&file, format!("{config}requests_per_minute = 0\n")).unwrap();
+    run(&home).exits(2).says("`providers.mine.requests_per_minute` has to be a whole number from 1");
+    std::fs::write(&file, format!("{config}total_timeout = 'soon'\n")).unwrap();
+    run(&home).exits(2).says("`providers.mine.total_timeout` has to be a duration");
+}

@@ -12,11 +12,11 @@ use futures::StreamExt;
 use tokio::time::Instant;
 
 use super::{Driver, Fatal, compact, sleep_until};
+use crate::jitter::jitter;
 use crate::live::Live;
 use crate::model::{Chunk, Ingest, ModelError, Request};
 
-/// The first pause after a fault; it doubles with each.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause after a fault.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// How often a model is asked before the next one of the chain takes over.
@@ -130,8 +130,8 @@ impl Driver {
             return Ok(());
         }
         self.flush().await?;
-        let pause = (FIRST_PAUSE * 2u32.saturating_pow(faults - 1)).min(LONGEST_PAUSE);
-        let until = Instant::now() + pause;
+        let first = self.tree.settings().limits.retry_pause;
+        let until = Instant::now() + pause(first, faults, jitter());
         while self.state.stopping().is_none() {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => break,
@@ -307,10 +307,32 @@ fn silence_of(reply: &Reply, ask: &Ask) -> Option<CallFault> {
     })
 }
 
+/// The pause after so many faults: up to a quarter more or less, so that children that failed together do not all come
+/// back together.
+fn pause(first: Duration, faults: u32, jitter: f64) -> Duration {
+    let pause = first.saturating_mul(2u32.saturating_pow(faults.saturating_sub(1)));
+    pause.min(LONGEST_PAUSE).mul_f64(0.75 + jitter / 2.0)
+}
+
 fn fault(error: ModelError) -> CallFault {
     match error {
         ModelError::Transient(message) => CallFault::Transient { message },
         ModelError::Fatal(message) => CallFault::Fatal { message },
         ModelError::Overflow(message) => CallFault::Overflow { message },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_have_an_end() {
+        let first = Duration::from_millis(250);
+        let at = |faults, jitter| pause(first, faults, jitter).as_millis();
+        assert_eq!([at(1, 0.5), at(2, 0.5), at(3, 0.5)], [250, 500, 1000]);
+        assert_eq!([at(1, 0.0), at(1, 1.0)], [187, 312]);
+        assert_eq!([at(9, 0.5), at(u32::MAX, 0.5)], [8000, 8000]);
+        assert_eq!(pause(Duration::MAX, 2, 0.5), LONGEST_PAUSE);
     }
 }

@@ -1,5 +1,6 @@
 //! Where a provider is, and the key to it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::HeaderValue;
@@ -7,25 +8,25 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, header};
 use url::{Host, Url};
 
+use super::super::gate::{Gate, Pace};
 use super::super::{About, ModelError, PriceList};
 use super::failure::innermost;
+use super::times::{Limits, Times};
 use crate::secret::Secret;
 
 const USER_AGENT: &str = concat!("brigade/", env!("CARGO_PKG_VERSION"));
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-const TOTAL_LIMIT: Duration = Duration::from_secs(30 * 60);
-const IDLE_CONNECTIONS: usize = 64;
 /// Shorter keys are those of local servers that take any word; to hide such a word would spoil messages.
 const LEAST_KEY: usize = 6;
 
-/// Where a provider is. All clones share one pool of connections. Redirects and proxies are not followed, so that a
+/// Where a provider is. All clones share one gate and one pool of connections. Redirects and proxies are not followed, so that a
 /// key goes to the address that the person wrote and to no other.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     name: String,
     base: Url,
     key: Option<Secret>,
-    total: Duration,
+    limits: Limits,
+    gate: Arc<Gate>,
     prices: PriceList,
     client: Client,
 }
@@ -80,30 +81,44 @@ impl Endpoint {
         base_url: &str,
         key: Option<Secret>,
     ) -> Result<Endpoint, EndpointError> {
+        Endpoint::limited(name, base_url, key, Pace::default(), Times::default())
+    }
+
+    /// The same, with limits of its own.
+    pub fn limited(
+        name: impl Into<String>,
+        base_url: &str,
+        key: Option<Secret>,
+        pace: Pace,
+        times: Times,
+    ) -> Result<Endpoint, EndpointError> {
         let name = name.into();
         let base = address(base_url).map_err(|cause| EndpointError::Address { name: name.clone(), cause })?;
         if key.as_ref().is_some_and(|key| key.expose().is_empty() || sensitive("", key).is_none()) {
             return Err(EndpointError::Key(name));
         }
+        let limits = times.resolve(place(&base));
+        let gate = Gate::new(pace, limits.longest_wait);
         let builder = Client::builder()
             .user_agent(USER_AGENT)
             .no_proxy()
             .redirect(Policy::none())
             .referer(false)
-            .connect_timeout(CONNECT_LIMIT)
+            .connect_timeout(limits.connect)
             .tcp_nodelay(true)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS);
+            .pool_max_idle_per_host(gate.concurrency());
         // Without TLS there is nothing to read certificates for.
         let builder = if base.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
         let client = builder
             .build()
             .map_err(|error| EndpointError::Client { name: name.clone(), cause: innermost(&error) })?;
-        Ok(Endpoint { name, base, key, total: TOTAL_LIMIT, prices: PriceList::built_in(), client })
+        Ok(Endpoint { name, base, key, limits, gate, prices: PriceList::built_in(), client })
     }
 
     /// The same provider, with another limit for one whole reply.
-    pub fn with_total_limit(self, total: Duration) -> Endpoint {
-        Endpoint { total, ..self }
+    pub fn with_total_limit(mut self, total: Duration) -> Endpoint {
+        self.limits.total = total;
+        self
     }
 
     /// The same provider, with another list of what models cost. At first it is the built-in one, which holds at the
@@ -117,8 +132,16 @@ impl Endpoint {
         &self.name
     }
 
-    pub(in super::super) fn total_limit(&self) -> Duration {
-        self.total
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(super) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// What is known of a model here.

@@ -1,10 +1,12 @@
 //! Failures of providers, in words that say what to do.
 
 use std::error::Error;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::super::ModelError;
+use super::super::gate::Why;
 use super::endpoint::Endpoint;
 
 /// How much of a provider's message is shown.
@@ -119,7 +121,9 @@ pub(super) fn unreachable(endpoint: &Endpoint, error: &reqwest::Error) -> ModelE
         return ModelError::Fatal(format!("the request to {name} cannot be made: {}", innermost(error)));
     }
     if error.is_connect() {
-        let cause = if error.is_timeout() { "it takes too long".to_owned() } else { innermost(error) };
+        let limit = shown(endpoint.limits().connect);
+        let late = format!("no connection within {limit} (connect_timeout)");
+        let cause = if error.is_timeout() { late } else { innermost(error) };
         return ModelError::Transient(format!(
             "{name} cannot be reached: {cause}; check that it runs and that its base_url is right"
         ));
@@ -131,10 +135,57 @@ pub(super) fn unreachable(endpoint: &Endpoint, error: &reqwest::Error) -> ModelE
 pub(super) fn broken(endpoint: &Endpoint, error: &reqwest::Error) -> ModelError {
     let name = endpoint.name();
     if error.is_timeout() {
-        let limit = endpoint.total_limit().as_secs_f64();
-        return ModelError::Transient(format!("{name} took longer than {limit} s for one reply"));
+        let limit = shown(endpoint.limits().total);
+        return ModelError::Transient(format!(
+            "{name} took longer than {limit} for one reply (total_timeout)"
+        ));
     }
     ModelError::Transient(format!("the connection to {name} broke off: {}", innermost(error)))
+}
+
+/// The reply did not begin in time.
+pub(super) fn no_answer(endpoint: &Endpoint, limit: Duration) -> ModelError {
+    let (name, limit) = (endpoint.name(), shown(limit));
+    ModelError::Transient(format!("{name} did not begin to answer within {limit} (first_byte_timeout)"))
+}
+
+/// The reply began and did not go on.
+pub(super) fn stalled(endpoint: &Endpoint, limit: Duration) -> ModelError {
+    let (name, limit) = (endpoint.name(), shown(limit));
+    ModelError::Transient(format!(
+        "{name} sent nothing for {limit} in the middle of its reply (idle_timeout)"
+    ))
+}
+
+/// The provider asks for more patience than there is.
+pub(super) fn asks_too_much(endpoint: &Endpoint, wait: Duration) -> String {
+    let (name, limit) = (endpoint.name(), shown(endpoint.gate().longest_wait()));
+    format!("{name} asks to wait {}, and the longest wait is {limit} (longest_wait)", rounded(wait))
+}
+
+/// What a request waits for at the gate.
+pub(super) fn waits(endpoint: &Endpoint, why: Why) -> String {
+    let name = endpoint.name();
+    match why {
+        Why::Asked(wait) => format!("{name} asks to wait {} (rate limit)", rounded(wait)),
+        Why::Busy(count) => format!("in line for {name}, which has {count} requests under way"),
+        Why::Paced => format!("in line for {name}, whose requests are spread over time"),
+    }
+}
+
+/// A provider that has said nothing for a while.
+pub(super) fn quiet(endpoint: &Endpoint, quiet: Duration) -> String {
+    format!("no word of {} for {}", endpoint.name(), rounded(quiet))
+}
+
+/// A limit as it was set.
+fn shown(limit: Duration) -> String {
+    format!("{} s", limit.as_secs_f64())
+}
+
+/// A wait in whole seconds.
+fn rounded(wait: Duration) -> String {
+    format!("{} s", wait.as_secs_f64().round().max(1.0))
 }
 
 /// The cause below all others; the outer ones carry addresses.

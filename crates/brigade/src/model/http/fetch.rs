@@ -4,7 +4,8 @@ use reqwest::{RequestBuilder, Response};
 
 use super::super::ModelError;
 use super::endpoint::Endpoint;
-use super::{failed_reply, failure};
+use super::exchange::failed_reply;
+use super::failure;
 
 /// Why there is no reply.
 pub(in super::super) enum Unfetched {
@@ -21,7 +22,7 @@ pub(in super::super) async fn fetch(
     most: usize,
 ) -> Result<Vec<u8>, Unfetched> {
     let failed = |error| Unfetched::Failed(endpoint.without_key(error));
-    let response = match request.timeout(endpoint.total_limit()).send().await {
+    let response = match request.timeout(endpoint.limits().total).send().await {
         Ok(response) => response,
         Err(error) if error.is_connect() => {
             return Err(Unfetched::Unreachable(endpoint.without_key(failure::unreachable(endpoint, &error))));

@@ -1,0 +1,90 @@
+//! The rate of a provider that does not say it, learned from its refusals.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Fewer accepted requests say nothing about a rate.
+const ENOUGH: u32 = 5;
+/// A longer gap between two requests counts as much as this, unless the second one waited for it.
+const LONGEST_GAP: Duration = Duration::from_millis(250);
+/// Begins a little below what was learned, and goes up slowly at first and then faster: by the second, and no faster than
+/// by so many requests, so that a slow provider is not tried more often than a fast one.
+const BELOW: f64 = 0.95;
+const CURVE: f64 = 0.03;
+const STEP: f64 = 5.0;
+const MOST_ABOVE: f64 = 100.0;
+
+/// What was accepted since the last refusal.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    accepted: u32,
+    busy: Duration,
+    last: Option<Instant>,
+    refused_before: bool,
+}
+
+impl Observed {
+    /// Takes note of a request that waited this long, and gives the time since the one before.
+    pub(super) fn sent(&mut self, now: Instant, waited: Duration) -> Duration {
+        let gap = self.last.replace(now).map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        self.busy += gap.min(waited.max(LONGEST_GAP));
+        gap
+    }
+
+    pub(super) fn accepted(&mut self) {
+        self.accepted = self.accepted.saturating_add(1);
+    }
+
+    /// The rate that a refusal shows, where enough was accepted to say. What the provider had saved up before its first
+    /// refusal is taken for what it gives during the wait; from one refusal to the next, the count is exact.
+    pub(super) fn rate(&mut self, now: Instant, wait: Duration) -> Option<f64> {
+        let since = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        let busy = self.busy + since;
+        if self.accepted < ENOUGH {
+            return None;
+        }
+        let time = if self.refused_before { busy } else { busy + wait };
+        let rate = f64::from(self.accepted) / time.as_secs_f64().max(0.001);
+        *self = Observed { last: Some(now), refused_before: true, ..Observed::default() };
+        Some(rate)
+    }
+}
+
+/// A pace that was learned.
+#[derive(Debug)]
+pub(super) struct Learned {
+    rate: f64,
+    /// For how long requests have waited for this pace and were not refused.
+    probed: Duration,
+    sent: u32,
+    next: Instant,
+}
+
+impl Learned {
+    pub(super) fn new(rate: f64, from: Instant) -> Learned {
+        Learned { rate, probed: Duration::ZERO, sent: 0, next: from }
+    }
+
+    /// When the next request may go; `None` means now.
+    pub(super) fn ready(&self, now: Instant) -> Option<Instant> {
+        (now < self.next).then_some(self.next)
+    }
+
+    /// A request goes, which waited this long since the one before it.
+    pub(super) fn sent(&mut self, now: Instant, waited: Duration) {
+        // The first one waited for the gate to open again, and not for the pace.
+        self.probed += if self.sent == 0 { Duration::ZERO } else { waited };
+        self.sent = self.sent.saturating_add(1);
+        let interval = self.interval();
+        // A timer that was late is made up for, and an idle time is not.
+        let from = self.next.max(now.checked_sub(interval).unwrap_or(now));
+        self.next = from + interval;
+    }
+
+    fn interval(&self) -> Duration {
+        let steps = self.probed.as_secs_f64().min(f64::from(self.sent) / STEP);
+        let above = (BELOW + CURVE * steps.powi(2)).min(MOST_ABOVE);
+        Duration::try_from_secs_f64(1.0 / (self.rate * above)).unwrap_or(LONGEST_GAP)
+    }
+}

@@ -1,0 +1,350 @@
+//! One request and its reply: the wait at the gate, the head, the stream.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::time::Duration;
+
+use brigade_core::Usage;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use reqwest::{Request, Response, Version, header};
+use tokio::time::Instant;
+
+use super::super::gate::{Hints, Passed, Permit, Place};
+use super::super::sse::{Event, Parser};
+use super::super::{Chunk, ModelError};
+use super::endpoint::Endpoint;
+use super::{Decoder, cut, failure};
+use crate::clock;
+
+/// The most bytes of one reply.
+const REPLY_BYTES: usize = 64 << 20;
+/// The most bytes of an error that are read.
+const ERROR_BYTES: usize = 64 << 10;
+/// How long an error's text is waited for.
+const ERROR_TIME: Duration = Duration::from_secs(10);
+/// How long the end of the body is waited for after the terminal event, so that the connection serves again.
+const LINGER: Duration = Duration::from_millis(50);
+/// How often one request may be refused.
+const MOST_REFUSALS: u32 = 8;
+/// A wait that the provider asks for is worth a word when it is longer than this.
+const WORTH_A_WORD: Duration = Duration::from_secs(1);
+/// How often a wait at the gate, and one for the provider, is told.
+const WAIT_NEWS: Duration = Duration::from_secs(10);
+const SILENCE_NEWS: Duration = Duration::from_secs(30);
+
+pub(super) struct Exchange<D> {
+    endpoint: Endpoint,
+    place: Option<Place>,
+    permit: Option<Permit>,
+    phase: Phase,
+    refusals: u32,
+    parser: Parser,
+    decoder: D,
+    events: Vec<Event>,
+    chunks: VecDeque<Chunk>,
+    failed: Option<ModelError>,
+    framing: Framing,
+    received: usize,
+    /// When something came last, and when those who wait are told that nothing does.
+    heard: Instant,
+    news: Instant,
+}
+
+enum Phase {
+    Queued(Box<Request>),
+    Sent { reply: BoxFuture<'static, reqwest::Result<Response>>, again: Option<Box<Request>> },
+    Reading(Response),
+    Over,
+}
+
+/// Whether the end of a body can be told from a cut.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    Known,
+    None,
+}
+
+/// What came of waiting for a part of the reply.
+enum Part<T> {
+    Came(T),
+    /// Nothing yet, which is worth a word.
+    Quiet,
+    /// Nothing within the limit.
+    Late,
+}
+
+impl<D: Decoder> Exchange<D> {
+    pub(super) fn new(endpoint: Endpoint, mut request: Request, decoder: D) -> Exchange<D> {
+        *request.timeout_mut() = Some(endpoint.limits().total);
+        let now = Instant::now();
+        Exchange {
+            endpoint,
+            place: None,
+            permit: None,
+            phase: Phase::Queued(Box::new(request)),
+            refusals: 0,
+            parser: Parser::default(),
+            decoder,
+            events: Vec::new(),
+            chunks: VecDeque::new(),
+            failed: None,
+            framing: Framing::None,
+            received: 0,
+            heard: now,
+            news: now,
+        }
+    }
+
+    pub(super) async fn next(&mut self) -> Option<Result<Chunk, ModelError>> {
+        loop {
+            if let Some(chunk) = self.chunks.pop_front() {
+                return Some(Ok(self.give(chunk).await));
+            }
+            if let Some(error) = self.failed.take() {
+                self.phase = Phase::Over;
+                self.permit = None;
+                return Some(Err(self.endpoint.without_key(error)));
+            }
+            match mem::replace(&mut self.phase, Phase::Over) {
+                Phase::Over => return None,
+                Phase::Queued(request) => self.queue(request).await,
+                Phase::Sent { reply, again } => self.hear(reply, again).await,
+                Phase::Reading(response) => self.read(response).await,
+            }
+        }
+    }
+
+    async fn give(&mut self, chunk: Chunk) -> Chunk {
+        match &chunk {
+            Chunk::Done(_) => {
+                self.linger().await;
+                self.permit = None;
+                self.chunks.clear();
+                self.failed = None;
+            }
+            Chunk::Usage(usage) if usage.total() > 0 => {
+                if let Some(permit) = &mut self.permit {
+                    permit.used(usage.total(), usage.output);
+                }
+            }
+            _ => {}
+        }
+        chunk
+    }
+
+    /// Waits at the gate. Nobody stands in line who is not listened to.
+    async fn queue(&mut self, request: Box<Request>) {
+        if self.place.is_none() {
+            let bytes = request.body().and_then(|body| body.as_bytes()).map_or(0, <[u8]>::len);
+            self.place = Some(self.endpoint.gate().enter(bytes));
+            self.expect_wait(self.endpoint.gate().closed_for());
+        }
+        let Some(place) = &mut self.place else { return };
+        match place.pass(self.news).await {
+            Passed::Through(permit) => {
+                self.permit = Some(permit);
+                self.heard = Instant::now();
+                self.news = self.heard + SILENCE_NEWS;
+                let again = request.try_clone().map(Box::new);
+                let reply = self.endpoint.client().execute(*request).boxed();
+                self.phase = Phase::Sent { reply, again };
+            }
+            Passed::Still(why) => {
+                self.news = Instant::now() + WAIT_NEWS;
+                self.chunks.push_back(Chunk::Waiting(failure::waits(&self.endpoint, why)));
+                self.phase = Phase::Queued(request);
+            }
+            Passed::TooLong(wait) => {
+                self.failed = Some(ModelError::Transient(failure::asks_too_much(&self.endpoint, wait)));
+            }
+        }
+    }
+
+    fn expect_wait(&mut self, wait: Duration) {
+        let now = Instant::now();
+        self.news = if wait > WORTH_A_WORD { now } else { now + WAIT_NEWS };
+    }
+
+    /// Waits for the head of the reply.
+    async fn hear(
+        &mut self,
+        mut reply: BoxFuture<'static, reqwest::Result<Response>>,
+        again: Option<Box<Request>>,
+    ) {
+        let limit = self.endpoint.limits().first_byte;
+        match wait_for(&mut reply, self.heard + limit, self.news).await {
+            Part::Came(Ok(response)) => self.head(response, again).await,
+            Part::Came(Err(error)) => {
+                if !error.is_connect() && !error.is_builder() {
+                    self.may_have_begun();
+                }
+                self.fail(failure::unreachable(&self.endpoint, &error));
+            }
+            Part::Quiet => {
+                self.say_quiet();
+                self.phase = Phase::Sent { reply, again };
+            }
+            Part::Late => {
+                self.may_have_begun();
+                self.fail(failure::no_answer(&self.endpoint, limit));
+            }
+        }
+    }
+
+    async fn head(&mut self, response: Response, again: Option<Box<Request>>) {
+        let hints = Hints::read(response.headers(), clock::now());
+        let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or("text/event-stream").to_ascii_lowercase();
+        if !response.status().is_success() || !kind.starts_with("text/event-stream") {
+            let status = response.status().as_u16();
+            let error = failed_reply(&self.endpoint, response, &kind).await;
+            return self.turned_away(status, error, &hints, again);
+        }
+        if let Some(permit) = &mut self.permit {
+            permit.accepted(&hints);
+        }
+        let chunked = response.headers().contains_key(header::TRANSFER_ENCODING);
+        if chunked || response.content_length().is_some() || response.version() >= Version::HTTP_2 {
+            self.framing = Framing::Known;
+        }
+        self.may_have_begun();
+        self.heard = Instant::now();
+        self.phase = Phase::Reading(response);
+    }
+
+    /// The reply is a failure. One that says no more than "later" is not shown to anybody: the request waits and is sent
+    /// again, since nobody worked on it.
+    fn turned_away(&mut self, status: u16, error: ModelError, hints: &Hints, again: Option<Box<Request>>) {
+        let ModelError::Transient(said) = &error else { return self.failed = Some(error) };
+        let is_refusal = status == 429 || (matches!(status, 503 | 529) && hints.ask_to_wait());
+        if !is_refusal {
+            return if status >= 500 { self.fail(error) } else { self.failed = Some(error) };
+        }
+        let wait = self.permit.take().map_or(Duration::ZERO, |permit| permit.refused(hints));
+        self.refusals += 1;
+        if wait > self.endpoint.gate().longest_wait() {
+            let wait = failure::asks_too_much(&self.endpoint, wait);
+            self.failed = Some(ModelError::Transient(format!("{said}; {wait}")));
+        } else if let Some(request) = again.filter(|_| self.refusals < MOST_REFUSALS) {
+            self.expect_wait(wait);
+            if let Some(place) = &mut self.place {
+                place.again();
+            }
+            self.phase = Phase::Queued(request);
+        } else {
+            let refused = format!("{said}; it refused the request {} times", self.refusals);
+            self.failed = Some(ModelError::Transient(refused));
+        }
+    }
+
+    /// Tells whoever pays that the provider may have worked, whatever comes.
+    fn may_have_begun(&mut self) {
+        self.chunks.push_back(Chunk::Usage(Usage::default()));
+    }
+
+    /// The provider failed, and is asked for less at once.
+    fn fail(&mut self, error: ModelError) {
+        if let (ModelError::Transient(_), Some(permit)) = (&error, &mut self.permit) {
+            permit.overloaded();
+        }
+        self.failed = Some(error);
+    }
+
+    async fn read(&mut self, mut response: Response) {
+        let limits = self.endpoint.limits();
+        let limit = if self.received == 0 { limits.first_byte } else { limits.idle };
+        match wait_for(response.chunk(), self.heard + limit, self.news).await {
+            Part::Came(Ok(Some(bytes))) => {
+                self.phase = Phase::Reading(response);
+                self.heard = Instant::now();
+                if let Err(error) = self.take(&bytes) {
+                    self.fail(error);
+                }
+            }
+            Part::Came(Ok(None)) if self.framing == Framing::Known => {
+                if let Err(error) = self.decoder.end(&mut self.chunks) {
+                    self.fail(error);
+                }
+            }
+            Part::Came(Ok(None)) => self.fail(cut(&self.endpoint)),
+            Part::Came(Err(error)) => self.fail(failure::broken(&self.endpoint, &error)),
+            Part::Quiet => {
+                self.say_quiet();
+                self.phase = Phase::Reading(response);
+            }
+            Part::Late if self.received == 0 => self.fail(failure::no_answer(&self.endpoint, limit)),
+            Part::Late => self.fail(failure::stalled(&self.endpoint, limit)),
+        }
+    }
+
+    /// A provider that is slow is not dead: whoever waits is told so, and goes on waiting.
+    fn say_quiet(&mut self) {
+        let now = Instant::now();
+        self.news = now + SILENCE_NEWS;
+        let quiet = now.saturating_duration_since(self.heard);
+        self.chunks.push_back(Chunk::Waiting(failure::quiet(&self.endpoint, quiet)));
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
+        let transient = |cause: String| ModelError::Transient(format!("{}: {cause}", self.endpoint.name()));
+        self.received = self.received.saturating_add(bytes.len());
+        if self.received > REPLY_BYTES {
+            return Err(transient(format!("the reply is larger than {REPLY_BYTES} bytes")));
+        }
+        let fed = self.parser.feed(bytes, &mut self.events);
+        for event in self.events.drain(..) {
+            self.decoder.take(&event, &mut self.chunks)?;
+            if matches!(self.chunks.back(), Some(Chunk::Done(_))) {
+                break;
+            }
+        }
+        if !self.chunks.is_empty() {
+            self.news = Instant::now() + SILENCE_NEWS;
+        }
+        fed.map_err(|error| transient(error.to_string()))
+    }
+
+    /// A connection serves again only once its body was read to the end.
+    async fn linger(&mut self) {
+        if let Phase::Reading(mut response) = mem::replace(&mut self.phase, Phase::Over) {
+            let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
+            // Whoever goes on sending loses the connection, and nothing else.
+            let _ = tokio::time::timeout(LINGER, rest).await;
+            drop(response);
+            // The connection goes back to the pool in a task of its own; whoever is next is to find it there.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Waits for a part of the reply, until it is late or its absence is worth a word.
+async fn wait_for<T>(part: impl Future<Output = T>, late: Instant, news: Instant) -> Part<T> {
+    tokio::select! {
+        biased;
+        part = part => Part::Came(part),
+        () = tokio::time::sleep_until(late) => Part::Late,
+        () = tokio::time::sleep_until(news) => Part::Quiet,
+    }
+}
+
+pub(super) async fn failed_reply(endpoint: &Endpoint, mut response: Response, kind: &str) -> ModelError {
+    let mut body = Vec::new();
+    let read = async {
+        while let Ok(Some(bytes)) = response.chunk().await {
+            let room = ERROR_BYTES.saturating_sub(body.len());
+            body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            if body.len() >= ERROR_BYTES {
+                break;
+            }
+        }
+    };
+    // What came in time is enough for a message.
+    let _ = tokio::time::timeout(ERROR_TIME, read).await;
+    let retry = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let text = endpoint.hide(&String::from_utf8_lossy(&body));
+    match response.status().is_success() {
+        true => failure::no_stream(endpoint, kind, &text),
+        false => failure::status(endpoint, response.status().as_u16(), retry, &text),
+    }
+}
