@@ -7,7 +7,7 @@ use brigade::model::openai::OpenAi;
 use brigade::model::{Endpoint, EndpointError, ModelError};
 
 use super::server::{KEY, Server, ask, hear, question, reply, send};
-use super::streams::{OPENAI_TEXT, delta, openai_without_end};
+use super::streams::{OPENAI_TEXT, delta, openai, openai_without_end};
 
 async fn failure(status: &'static str, headers: &'static str, body: &'static str) -> ModelError {
     ask(&Server::failing(status, headers, body).openai(), question()).await.unwrap_err()
@@ -52,6 +52,13 @@ async fn what_stays_wrong_is_fatal_and_says_the_cure() {
     fatal(&failure("422 Unprocessable", "", r#"{"message":"odd"}"#).await, &["odd"]);
     let quota = r#"{"error":{"message":"Paid up?","type":"insufficient_quota","code":"insufficient_quota"}}"#;
     fatal(&failure("429 Too Many Requests", "", quota).await, &["Paid up?", "credit"]);
+}
+
+#[tokio::test]
+async fn a_key_that_a_reply_says_is_taken_out() {
+    let text = delta(&format!(r#"{{"content":"it is {KEY}!"}}"#), "stop");
+    let (reply, _) = hear(&openai(&[&text])).await.unwrap();
+    assert_eq!(reply.text.as_str(), "it is (key)!");
 }
 
 #[tokio::test]
