@@ -7,7 +7,7 @@ use brigade::model::openai::OpenAi;
 use brigade::model::{Endpoint, EndpointError, ModelError};
 
 use super::server::{KEY, Server, ask, hear, question, reply, send};
-use super::streams::{OPENAI_TEXT, delta, openai, openai_without_end};
+use super::streams::{OPENAI_TEXT, delta, openai_without_end};
 
 async fn failure(status: &'static str, headers: &'static str, body: &'static str) -> ModelError {
     ask(&Server::failing(status, headers, body).openai(), question()).await.unwrap_err()
@@ -57,7 +57,7 @@ async fn what_stays_wrong_is_fatal_and_says_the_cure() {
 #[tokio::test]
 async fn a_key_that_a_reply_says_is_taken_out() {
     let text = delta(&format!(r#"{{"content":"it is {KEY}!"}}"#), "stop");
-    let (reply, _) = hear(&openai(&[&text])).await.unwrap();
+    let (reply, _) = hear(&format!("data: {text}\n\ndata: [DONE]\n\n")).await.unwrap();
     assert_eq!(reply.text.as_str(), "it is (key)!");
 }
 
