@@ -102,7 +102,8 @@ fn check_run(place: &Place, done: &Done) -> usize {
     failed
 }
 
-/// A reply with a call that breaks off after so many pieces, for each number of them.
+/// A reply with a call that breaks off after so many pieces, for each number of them. The pieces come one by one: what is
+/// written at once is lost with the connection.
 fn cuts() -> Value {
     let write = json!({ "path": "cut.txt", "content": "a text that is long enough for several pieces" });
     let call =
@@ -110,7 +111,7 @@ fn cuts() -> Value {
     let of = |pieces: usize| {
         let task = format!("cut it after {pieces}.");
         [
-            json!({ "match": { "userMessage": task, "hasToolResult": false }, "response": call, "chunkSize": 16,
+            json!({ "match": { "userMessage": task, "hasToolResult": false }, "response": call, "chunkSize": 16, "latency": 3,
                     "truncateAfterChunks": pieces }),
             json!({ "match": { "userMessage": task, "hasToolResult": true }, "response": { "content": "written" } }),
         ]
