@@ -40,6 +40,27 @@ pub const FORMATS: &[Format] = &[
             {\"type\":\"text_delta\",\"text\":\"WORDS\"}}\n\n",
         error: "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"WORDS\"}}\n\n",
     },
+    Format {
+        kind: "responses",
+        base: "/v1",
+        header: "authorization",
+        prefix: "Bearer ",
+        beginning: "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"status\":\
+            \"in_progress\",\"output\":[]}}\n\n\
+            event: response.output_item.added\ndata: {\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":\
+            {\"type\":\"message\",\"id\":\"m\",\"role\":\"assistant\",\"content\":[]}}\n\n\
+            event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"item_id\":\"m\",\
+            \"output_index\":0,\"content_index\":0,\"delta\":\"WORDS\"}\n\n",
+        error: "event: error\ndata: {\"type\":\"error\",\"code\":\"server_error\",\"message\":\"WORDS\"}\n\n",
+    },
+    Format {
+        kind: "gemini",
+        base: "/v1beta",
+        header: "x-goog-api-key",
+        prefix: "",
+        beginning: "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"WORDS\"}]},\"index\":0}]}\n\n",
+        error: "data: {\"error\":{\"code\":503,\"message\":\"WORDS\",\"status\":\"UNAVAILABLE\"}}\n\n",
+    },
 ];
 
 impl Format {

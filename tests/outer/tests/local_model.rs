@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 static MODEL: LazyLock<LocalModel> = LazyLock::new(LocalModel::start);
 
 /// The formats that the server speaks.
-const KINDS: &[&str] = &["openai", "anthropic"];
+const KINDS: &[&str] = &["openai", "anthropic", "responses"];
 
 const LEAD: &str = "---\nname: Small\ndescription: The lead of these tests\ntools: [echo, delegate]\nlend: [echo]\ntemperature: 0\n\
     max_tokens: 64\n---\nYou are helpful.\n";
