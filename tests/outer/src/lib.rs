@@ -1,9 +1,24 @@
-//! Support for tests of the `brigade` command that need real processes, signals and terminals.
+//! Support for tests of the `brigade` command that need real processes, signals, terminals and servers.
 //!
-//! The command itself is built before: `cargo build -p brigade-cli`.
+//! The command itself is built before: `cargo build -p brigade-cli`. The servers that others wrote are installed by
+//! `scripts/test`.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "support of tests")]
+
+mod counterpart;
+mod format;
+mod place;
+mod server;
+mod traces;
 
 use std::path::PathBuf;
 use std::process::Command;
+
+pub use counterpart::{Aimock, LocalModel};
+pub use format::{FORMATS, Format};
+pub use place::{Done, Place};
+pub use server::{Answer, Asked, Server};
+pub use traces::{Secret, every_file};
 
 /// The `brigade` command beside this test binary.
 pub fn brigade() -> PathBuf {

@@ -56,6 +56,13 @@ async fn what_stays_wrong_is_fatal_and_says_the_cure() {
 }
 
 #[tokio::test]
+async fn a_key_that_a_reply_says_is_taken_out() {
+    let text = delta(&format!(r#"{{"content":"it is {KEY}!"}}"#), "stop");
+    let (reply, _) = hear(&format!("data: {text}\n\ndata: [DONE]\n\n")).await.unwrap();
+    assert_eq!(reply.text.as_str(), "it is (key)!");
+}
+
+#[tokio::test]
 async fn what_may_pass_is_transient() {
     let statuses = [
         "408 Request Timeout",

@@ -176,18 +176,20 @@ impl Endpoint {
     }
 
     /// The text without the key.
-    pub(super) fn hide(&self, text: &str) -> String {
+    pub(super) fn hide(&self, text: String) -> String {
         match &self.key {
-            Some(key) if key.expose().len() >= LEAST_KEY => text.replace(key.expose(), "(key)"),
-            Some(_) | None => text.to_owned(),
+            Some(key) if key.expose().len() >= LEAST_KEY && text.contains(key.expose()) => {
+                text.replace(key.expose(), "(key)")
+            }
+            Some(_) | None => text,
         }
     }
 
     pub(super) fn without_key(&self, error: ModelError) -> ModelError {
         match error {
-            ModelError::Transient(text) => ModelError::Transient(self.hide(&text)),
-            ModelError::Fatal(text) => ModelError::Fatal(self.hide(&text)),
-            ModelError::Overflow(text) => ModelError::Overflow(self.hide(&text)),
+            ModelError::Transient(text) => ModelError::Transient(self.hide(text)),
+            ModelError::Fatal(text) => ModelError::Fatal(self.hide(text)),
+            ModelError::Overflow(text) => ModelError::Overflow(self.hide(text)),
         }
     }
 }

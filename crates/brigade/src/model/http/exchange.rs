@@ -293,7 +293,9 @@ impl<D: Decoder> Exchange<D> {
             return Err(transient(format!("the reply is larger than {REPLY_BYTES} bytes")));
         }
         let fed = self.parser.feed(bytes, &mut self.events);
-        for event in self.events.drain(..) {
+        for mut event in self.events.drain(..) {
+            // Whoever says the key in a reply would have it stored and shown.
+            event.data = self.endpoint.hide(event.data);
             self.decoder.take(&event, &mut self.chunks)?;
             if matches!(self.chunks.back(), Some(Chunk::Done(_))) {
                 break;
@@ -342,7 +344,7 @@ pub(super) async fn failed_reply(endpoint: &Endpoint, mut response: Response, ki
     // What came in time is enough for a message.
     let _ = tokio::time::timeout(ERROR_TIME, read).await;
     let retry = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let text = endpoint.hide(&String::from_utf8_lossy(&body));
+    let text = endpoint.hide(String::from_utf8_lossy(&body).into_owned());
     match response.status().is_success() {
         true => failure::no_stream(endpoint, kind, &text),
         false => failure::status(endpoint, response.status().as_u16(), retry, &text),

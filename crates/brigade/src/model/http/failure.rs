@@ -91,7 +91,7 @@ pub(in super::super) fn in_stream(endpoint: &Endpoint, error: &Value) -> ModelEr
 fn judged(endpoint: &Endpoint, error: &Value, when: &str) -> ModelError {
     let name = endpoint.name();
     // The key is taken out before the text is shortened, so that no half of it is left.
-    let hidden: Value = serde_json::from_str(&endpoint.hide(&error.to_string())).unwrap_or_default();
+    let hidden: Value = serde_json::from_str(&endpoint.hide(error.to_string())).unwrap_or_default();
     let (said, kind) = read(&hidden);
     if is_overflow(&said, &kind) {
         return overflow(name, &said);

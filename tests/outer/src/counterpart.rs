@@ -1,0 +1,108 @@
+//! Servers that others wrote. `scripts/test` installs them.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// aimock: speaks the languages of the providers from fixtures, and keeps a journal.
+pub struct Aimock {
+    /// Where it is.
+    pub address: String,
+    _process: Process,
+}
+
+/// A real small model behind a llama.cpp server.
+pub struct LocalModel {
+    /// Where it is.
+    pub address: String,
+    _process: Process,
+}
+
+struct Process(Child);
+
+impl Aimock {
+    /// A key that is let in.
+    pub const KEY: &'static str = "sk-planted-0123456789abcdef";
+    /// Another one.
+    pub const OTHER_KEY: &'static str = "sk-hidden-fedcba9876543210";
+
+    /// Starts it on a free port with a file of fixtures and these flags.
+    pub fn start(fixtures: &Path, flags: &[&str]) -> Aimock {
+        let mut command = program("node");
+        command.arg(tools("aimock/node_modules/@copilotkit/aimock/dist/cli.js"));
+        command.args(["--port", "0", "--strict", "--validate-on-load", "--journal-max", "0", "--fixtures"]);
+        command.arg(fixtures).args(flags).stderr(Stdio::null());
+        command.env("AIMOCK_API_KEYS", [Aimock::KEY, Aimock::OTHER_KEY].join(","));
+        let mut process = Process(command.spawn().unwrap());
+        let address = process.said("http://");
+        Aimock { address, _process: process }
+    }
+
+    /// Every request that it was sent, as it understood it: in the shape of Chat Completions, whatever the format was.
+    pub fn journal(&self) -> Vec<Value> {
+        let address = self.address.trim_start_matches("http://");
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let key = Aimock::KEY;
+        let ask = format!(
+            "GET /__aimock/journal HTTP/1.0\r\nHost: {address}\r\nx-api-key: {key}\r\nConnection: close\r\n\r\n"
+        );
+        std::io::Write::write_all(&mut stream, ask.as_bytes()).unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+    }
+}
+
+impl LocalModel {
+    /// Starts it on a free port.
+    pub fn start() -> LocalModel {
+        let mut command = program(tools("python/bin/python"));
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("counterparts/serve_model.py"));
+        let mut process = Process(command.stderr(Stdio::null()).spawn().unwrap());
+        LocalModel { address: process.said("http://"), _process: process }
+    }
+}
+
+impl Process {
+    /// The first word with this beginning that it prints.
+    fn said(&mut self, beginning: &str) -> String {
+        let mut lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
+        let found = lines.find_map(|line| {
+            let line = line.unwrap();
+            Some(line.split(' ').find(|word| word.starts_with(beginning))?.to_owned())
+        });
+        // The rest is read as well, so that it never waits for a reader.
+        std::thread::spawn(move || lines.count());
+        found.unwrap_or_else(|| panic!("the server ended before it was there"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the tests start servers")]
+fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(path);
+    // The model's server ends with its input, and so with this process, however that ends.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// Something that `scripts/test` installed.
+#[expect(clippy::disallowed_methods, reason = "the same folder as in scripts/test")]
+fn tools(path: &str) -> PathBuf {
+    let cache = || {
+        let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+        std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("brigade-tests")
+    };
+    let path = std::env::var_os("TEST_TOOLS").map_or_else(cache, PathBuf::from).join(path);
+    assert!(path.exists(), "{} is missing; run scripts/test, which installs it", path.display());
+    path
+}

@@ -1,0 +1,114 @@
+//! What is asked, what comes back, and what is refused, in every format.
+
+use brigade_outer_tests::{Aimock, FORMATS};
+use serde_json::{Value, json};
+
+use crate::{fixtures, messages, place, text};
+
+const RUN: [&str; 3] = ["run", "--output-format", "json"];
+
+#[test]
+fn a_plain_answer() {
+    let aimock = Aimock::start(&fixtures("delegation.json"), &["--chunk-size", "5"]);
+    for format in FORMATS {
+        let place = place(format, &aimock.address);
+        let done = place.with_key(Aimock::KEY, &[&RUN[..], &["a plain question"]].concat());
+        assert_eq!(done.code, 0, "{format:?} {done:?}");
+        let report = done.report();
+        assert_eq!(
+            report["result"], "A plain answer, which is long enough for several pieces.",
+            "{format:?}"
+        );
+        let usage = &report["usage"];
+        assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(11), &json!(5)), "{format:?}");
+    }
+}
+
+#[test]
+fn a_lead_delegates_twice_and_sums_up() {
+    for format in FORMATS {
+        let aimock = Aimock::start(&fixtures("delegation.json"), &[]);
+        let place = place(format, &aimock.address);
+        let done = place.with_key(Aimock::KEY, &[&RUN[..], &["do both parts"]].concat());
+        assert_eq!(done.code, 0, "{format:?} {done:?}");
+        let report = done.report();
+        assert_eq!(report["result"], "Left and right are done.", "{format:?}");
+        assert_eq!(report["usage"]["input_tokens"], 310, "{format:?}");
+        let root = report["session_id"].as_str().unwrap();
+        let tree = place.brigade(&["sessions", "tree", root, "--output-format", "json"]);
+        check_tree(root, &serde_json::from_str(&tree.stdout).unwrap());
+        check_journal(format.header, &aimock.journal());
+    }
+}
+
+fn check_tree(root: &str, tree: &Value) {
+    let rows = tree["agents"].as_array().unwrap();
+    let shown: Vec<_> = rows.iter().map(|row| (&row["agent"], &row["parent"], &row["status"])).collect();
+    let (root, done) = (&json!(root), &json!("done"));
+    let expected =
+        [(&json!("lead"), &Value::Null, done), (&json!("Left"), root, done), (&json!("Right"), root, done)];
+    assert_eq!(shown, expected);
+}
+
+/// Four requests: the lead twice, each child once. Each has its system prompt and its key; the second of the lead pairs
+/// every call with the result of the right child.
+fn check_journal(key_header: &str, journal: &[Value]) {
+    assert_eq!(journal.len(), 4, "{journal:#?}");
+    for entry in journal {
+        assert!(entry["headers"][key_header].is_string(), "{}", entry["headers"]);
+        assert_eq!(entry["response"]["status"], 200);
+        let body = &entry["body"];
+        assert_eq!(body["model"], "small");
+        let messages = messages(body);
+        assert!(messages[0]["role"] == "system" && text(messages[0]).len() > 100, "{}", messages[0]);
+        assert!(body["tools"].as_array().is_some_and(|tools| !tools.is_empty()));
+    }
+    let mut tasks: Vec<String> = journal.iter().map(|entry| text(messages(&entry["body"])[1])).collect();
+    tasks.sort();
+    let expected = ["do both parts", "do both parts", "the left half", "the right half"];
+    let fits = tasks.iter().zip(expected).all(|(task, expected)| task.contains(expected));
+    assert!(fits, "{tasks:?}");
+    let last = messages(&journal[3]["body"]);
+    let mut roles: Vec<&str> = last.iter().filter_map(|message| message["role"].as_str()).collect();
+    // Where text and calls stand side by side, as in Responses, aimock makes a message of each.
+    roles.dedup();
+    assert_eq!(roles, ["system", "user", "assistant", "tool"]);
+    let calls: Vec<&Value> =
+        last.iter().filter_map(|message| message["tool_calls"].as_array()).flatten().collect();
+    let answers: Vec<&&Value> = last.iter().filter(|message| message["role"] == "tool").collect();
+    assert_eq!((calls.len(), answers.len()), (2, 2), "{last:#?}");
+    let results = ["the result of the left", "the result of the right"];
+    for ((call, answer), result) in calls.iter().zip(answers).zip(results) {
+        assert_eq!(call["id"], answer["tool_call_id"]);
+        assert!(text(answer).contains(result), "{answer}");
+    }
+}
+
+#[test]
+fn a_wrong_key_is_named_and_not_shown() {
+    let aimock = Aimock::start(&fixtures("delegation.json"), &[]);
+    let wrong = "sk-wrong-ffffffffffffffff";
+    for format in FORMATS {
+        let place = place(format, &aimock.address);
+        let done = place.with_key(wrong, &[&RUN[..], &["a plain question"]].concat());
+        assert_eq!(done.code, 1, "{format:?} {done:?}");
+        let error = done.report()["error"].as_str().unwrap().to_owned();
+        let named = ["401", "Invalid API key", "check the key"].iter().all(|words| error.contains(words));
+        assert!(named, "{error}");
+        assert!(!format!("{done:?}").contains(wrong));
+    }
+    assert!(aimock.journal().is_empty(), "nobody was let in");
+}
+
+#[test]
+fn what_the_server_refuses_is_asked_a_few_times_and_told_in_its_words() {
+    let aimock = Aimock::start(&fixtures("delegation.json"), &[]);
+    for (index, format) in FORMATS.iter().enumerate() {
+        let place = place(format, &aimock.address);
+        let done = place.with_key(Aimock::KEY, &[&RUN[..], &["a question that no fixture has"]].concat());
+        assert_eq!(done.code, 1, "{format:?} {done:?}");
+        let error = done.report()["error"].as_str().unwrap().to_owned();
+        assert!(error.contains("503") && error.contains("no fixture matched"), "{error}");
+        assert_eq!(aimock.journal().len(), 4 * (index + 1), "{format:?}");
+    }
+}

@@ -1,0 +1,152 @@
+//! A server that limits, breaks off and talks nonsense.
+
+use brigade_outer_tests::{Aimock, Done, FORMATS, Format, Place};
+use serde_json::{Value, json};
+
+use crate::place;
+
+const CHILDREN: usize = 32;
+const RUNS: usize = 4;
+/// Where replies are cut: some of them at an end that they do not reach.
+const PIECES: usize = 20;
+/// After so few pieces no call is whole.
+const SURELY_CUT: usize = 2;
+
+const CHAOS: [&str; 10] = [
+    "--chaos-ratelimit",
+    "0.2",
+    "--chaos-disconnect",
+    "0.1",
+    "--chaos-malformed",
+    "0.1",
+    "--latency",
+    "2",
+    "--chunk-size",
+    "8",
+];
+
+/// A lead with many children. Each writes a file of its own, and says so.
+fn many() -> Value {
+    let numbers = || (0..CHILDREN).map(|number| format!("part{number:02}"));
+    let calls: Vec<Value> = numbers()
+        .map(|part| json!({ "name": "delegate", "arguments": { "role": part, "task": format!("write {part}") } }))
+        .collect();
+    let lead = |answered: bool| json!({ "userMessage": "write all parts", "hasToolResult": answered });
+    let mut fixtures = vec![
+        json!({ "match": lead(false), "response": { "toolCalls": calls } }),
+        json!({ "match": lead(true), "response": { "content": "all parts are seen to" } }),
+    ];
+    for part in numbers() {
+        let child =
+            |answered: bool| json!({ "userMessage": format!("write {part}"), "hasToolResult": answered });
+        let write = json!({ "path": format!("{part}.txt"), "content": format!("this is {part}") });
+        let call = json!({ "toolCalls": [{ "name": "write_file", "arguments": write }] });
+        fixtures.push(json!({ "match": child(false), "response": call }));
+        fixtures
+            .push(json!({ "match": child(true), "response": { "content": format!("{part} is written") } }));
+    }
+    json!({ "fixtures": fixtures })
+}
+
+fn start(fixtures: &Value, flags: &[&str]) -> Aimock {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fixtures.json");
+    std::fs::write(&file, fixtures.to_string()).unwrap();
+    Aimock::start(&file, flags)
+}
+
+#[test]
+fn chaos_is_reported_as_it_was() {
+    let aimock = start(&many(), &CHAOS);
+    let mut failed = 0;
+    for format in FORMATS.iter().cycle().take(RUNS) {
+        let place = place(format, &aimock.address);
+        let done = place.with_key(Aimock::KEY, &["run", "write all parts", "--output-format", "json"]);
+        failed += check_run(&place, &done);
+    }
+    let journal = aimock.journal();
+    let spoilt = |action: &str| journal.iter().any(|entry| entry["response"]["chaosAction"] == action);
+    assert!(["rateLimit", "disconnect", "malformed"].into_iter().all(spoilt), "there was no chaos");
+    assert!(failed < CHILDREN, "{failed} of {} children failed", CHILDREN * RUNS);
+}
+
+/// Checks that the report, the log and the files say the same. Gives how many children failed.
+fn check_run(place: &Place, done: &Done) -> usize {
+    let report = done.report();
+    let facts = place.facts(report["session_id"].as_str().unwrap());
+    let children = report["agents"].as_array().unwrap().iter().skip(1);
+    let mut failed = 0;
+    for child in children {
+        let (part, session) = (child["agent"].as_str().unwrap(), &child["session_id"]);
+        let of_child = |kind: &str| {
+            let is = |fact: &&Value| fact["session"] == *session && fact["event"]["type"] == kind;
+            facts.iter().filter(is).collect::<Vec<_>>()
+        };
+        assert_eq!(of_child("ended").len(), 1, "{part}");
+        let wrote = std::fs::read_to_string(place.path("work").join(format!("{part}.txt"))).ok();
+        match child["status"].as_str().unwrap() {
+            "done" => {
+                let ended = of_child("ended");
+                assert_eq!(ended[0]["event"]["outcome"]["text"], format!("{part} is written"));
+                assert_eq!(wrote, Some(format!("this is {part}")));
+                assert_eq!(of_child("tool_started").len(), 1, "{part}");
+            }
+            "failed" => {
+                failed += 1;
+                assert!(child["error"].as_str().is_some_and(|error| error.contains("attempts")), "{child}");
+                assert_eq!(wrote.is_some(), of_child("tool_started").len() == 1, "{part}");
+            }
+            status => panic!("{part} is {status}"),
+        }
+    }
+    failed
+}
+
+/// A reply with a call that breaks off after so many pieces, for each number of them. The pieces come one by one: what is
+/// written at once is lost with the connection.
+fn cuts() -> Value {
+    let write = json!({ "path": "cut.txt", "content": "a text that is long enough for several pieces" });
+    let call =
+        json!({ "content": "I write it.", "toolCalls": [{ "name": "write_file", "arguments": write }] });
+    let of = |pieces: usize| {
+        let task = format!("cut it after {pieces}.");
+        [
+            json!({ "match": { "userMessage": task, "hasToolResult": false }, "response": call, "chunkSize": 16, "latency": 3,
+                    "truncateAfterChunks": pieces }),
+            json!({ "match": { "userMessage": task, "hasToolResult": true }, "response": { "content": "written" } }),
+        ]
+    };
+    json!({ "fixtures": (1..=PIECES).flat_map(of).collect::<Vec<_>>() })
+}
+
+#[test]
+fn no_call_of_a_reply_that_was_cut_runs() {
+    let aimock = &start(&cuts(), &[]);
+    std::thread::scope(|scope| {
+        for format in FORMATS {
+            scope.spawn(move || {
+                let written = (1..=PIECES).filter(|pieces| writes(format, &aimock.address, *pieces)).count();
+                assert!(
+                    (1..=PIECES - SURELY_CUT).contains(&written),
+                    "{format:?}: {written} of {PIECES} were whole"
+                );
+            });
+        }
+    });
+}
+
+/// Whether the file was written after a reply of so many pieces.
+fn writes(format: &Format, address: &str, pieces: usize) -> bool {
+    let place = place(format, address);
+    let task = format!("cut it after {pieces}.");
+    let done = place.with_key(Aimock::KEY, &["run", &task, "--output-format", "json"]);
+    let report = done.report();
+    let facts = place.facts(report["session_id"].as_str().unwrap());
+    let is = |kind: &str| facts.iter().any(|fact| fact["event"]["type"] == kind);
+    let written = place.path("work").join("cut.txt").exists();
+    assert_eq!(is("replied"), written, "{format:?} after {pieces} pieces: {done:?}");
+    assert_eq!(is("tool_started"), written, "{format:?} after {pieces} pieces: {done:?}");
+    assert_eq!(done.code == 0, written, "{format:?} after {pieces} pieces: {done:?}");
+    assert!(!written || pieces > SURELY_CUT, "{format:?} after {pieces} pieces: {done:?}");
+    written
+}
