@@ -251,9 +251,29 @@ pub(crate) async fn follow(
     while let Some(live) = watch.try_next() {
         see(&*store, live, &mut view, progress).await?;
     }
+    catch_up(&*store, &root, &mut view, progress).await?;
     progress.flush()?;
     progress.end();
     Ok(Followed { ending, view })
+}
+
+/// Of a run that was over before the watch began nobody told anything; its log does.
+async fn catch_up(
+    store: &dyn Store,
+    root: &SessionId,
+    view: &mut View,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
+    let seen = view.seen.get(root).copied().unwrap_or(0);
+    let is_complete = store.read(root, seen).await.is_ok_and(|missed| missed.is_empty());
+    if is_complete {
+        return Ok(());
+    }
+    // What cannot be read now was written, and can be looked at later.
+    for record in store.tail(root, 0, usize::MAX).await.unwrap_or_default() {
+        see(store, Live::Fact(record.into()), view, progress).await?;
+    }
+    Ok(())
 }
 
 async fn see(store: &dyn Store, live: Live, view: &mut View, progress: &mut Progress) -> Result<(), Failure> {
