@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use brigade_core::delegation::Which;
 use brigade_core::event::{CallFault, Speaker, VERSION};
+use brigade_core::message::Stop;
 use brigade_core::state::{Round, Step};
 use brigade_core::{CallId, Event, Face, Hash, Limit, Outcome, Record, SessionId, Spent, State, ToolOutput};
 use tokio::sync::{mpsc, watch};
@@ -269,7 +270,15 @@ impl Driver {
     }
 
     fn with_warnings(&self, outcome: Outcome) -> Outcome {
-        let warnings = self.state.round().map(|round| round.delegation.warnings.clone()).unwrap_or_default();
+        let mut warnings =
+            self.state.round().map(|round| round.delegation.warnings.clone()).unwrap_or_default();
+        match self.state.last_stop() {
+            Some(Stop::Length) => {
+                warnings.push("the last reply was cut off at its output limit; raise max_tokens".to_owned());
+            }
+            Some(Stop::Refusal) => warnings.push("the model refused in its last reply".to_owned()),
+            Some(Stop::End | Stop::Calls) | None => {}
+        }
         Outcome { warnings, ..outcome }
     }
 

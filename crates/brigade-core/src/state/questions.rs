@@ -31,9 +31,9 @@ impl State {
         self.background_after
     }
 
-    /// Whether the output limit cut the last reply off.
-    pub fn was_cut_off(&self) -> bool {
-        self.transcript.last_stop() == Some(Stop::Length)
+    /// Why the model stopped in its last reply.
+    pub fn last_stop(&self) -> Option<Stop> {
+        self.transcript.last_stop()
     }
 
     /// The bytes of the longest result that a child brought.

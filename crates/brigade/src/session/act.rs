@@ -6,6 +6,7 @@ use std::time::Duration;
 use brigade_core::event::Effect;
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::grant::Access;
+use brigade_core::message::Stop;
 use brigade_core::permission::{Action, Kind, Mode, Subject, Verdict};
 use brigade_core::state::CallProgress;
 use brigade_core::{CallId, Event, Hash, ToolCall, ToolOutput, json};
@@ -84,9 +85,11 @@ impl Driver {
             return self.ask_for_children(call, written).await.map(|()| None);
         }
         let arguments = json::parse(written.arguments.as_str()).map_err(|cause| {
-            let cut = match self.state.was_cut_off() {
-                true => "; your reply was cut off at its output limit, so make the call shorter",
-                false => "",
+            let cut = match self.state.last_stop() {
+                Some(Stop::Length) => {
+                    "; your reply was cut off at its output limit, so make the call shorter"
+                }
+                _ => "",
             };
             ToolOutput::error(format!("The arguments of {} are no JSON: {cause}{cut}", written.name))
         })?;

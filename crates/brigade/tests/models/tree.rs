@@ -121,3 +121,14 @@ async fn calls_of_replies_that_are_always_cut_never_run() {
         "a child was asked"
     );
 }
+
+#[tokio::test]
+async fn a_result_that_was_cut_off_or_refused_says_so() {
+    for (finish, warning) in [("length", "cut off at its output limit"), ("content_filter", "refused")] {
+        let stream = openai(&[&delta(r#"{"content":"So far"}"#, finish)]);
+        let server = Server::start(move |_, connection| send(connection, &events(&stream)));
+        let ending = run(Models::default().with("mock", server.openai())).await;
+        assert_eq!(ending.outcome.text.as_str(), "So far");
+        assert!(ending.outcome.warnings.iter().any(|said| said.contains(warning)), "{:?}", ending.outcome);
+    }
+}

@@ -7,7 +7,7 @@ use brigade_core::message::Stop;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::count::tokens;
+use super::super::count::or_estimate;
 use super::super::http::{self, Endpoint};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
@@ -220,12 +220,13 @@ impl Decoder {
 
     /// What was counted, and an estimate of what was not.
     fn usage(&self) -> Usage {
-        Usage {
-            input: self.count.input_tokens.unwrap_or_else(|| tokens(self.asked_bytes)),
-            output: self.count.output_tokens.unwrap_or_else(|| tokens(self.said_bytes)),
+        let counted = Usage {
+            input: self.count.input_tokens.unwrap_or_default(),
+            output: self.count.output_tokens.unwrap_or_default(),
             cache_read: self.count.cache_read_input_tokens.unwrap_or_default(),
             cache_write: self.count.cache_creation_input_tokens.unwrap_or_default(),
-        }
+        };
+        or_estimate(counted, self.asked_bytes, self.said_bytes)
     }
 
     fn piece(&mut self, piece: Piece, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::count::tokens;
+use super::super::count::or_estimate;
 use super::super::http::{self, Endpoint};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
@@ -194,18 +194,13 @@ impl Decoder {
     /// What was counted, and an estimate of what was not.
     fn usage(&self) -> Usage {
         let Count { prompt_token_count, tool_use_prompt_token_count, .. } = self.count;
-        let prompt = prompt_token_count.unwrap_or_else(|| tokens(self.asked_bytes));
+        let prompt = prompt_token_count.unwrap_or_default();
         let input = prompt.saturating_add(tool_use_prompt_token_count.unwrap_or_default());
         let cache_read = self.count.cached_content_token_count.unwrap_or_default().min(input);
-        let counted = self.count.candidates_token_count.or(self.count.thoughts_token_count);
-        let output = match counted {
-            Some(_) => {
-                let thoughts = self.count.thoughts_token_count.unwrap_or_default();
-                self.count.candidates_token_count.unwrap_or_default().saturating_add(thoughts)
-            }
-            None => tokens(self.text_bytes + self.other_bytes),
-        };
-        Usage { input: input - cache_read, output, cache_read, cache_write: 0 }
+        let thoughts = self.count.thoughts_token_count.unwrap_or_default();
+        let output = self.count.candidates_token_count.unwrap_or_default().saturating_add(thoughts);
+        let counted = Usage { input: input - cache_read, output, cache_read, cache_write: 0 };
+        or_estimate(counted, self.asked_bytes, self.text_bytes + self.other_bytes)
     }
 }
 

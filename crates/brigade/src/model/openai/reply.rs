@@ -7,7 +7,7 @@ use brigade_core::message::Stop;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::count::tokens;
+use super::super::count::or_estimate;
 use super::super::http::{self, Endpoint};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
@@ -124,7 +124,8 @@ impl Decoder {
             _ if self.calls.is_empty() => Stop::End,
             _ => Stop::Calls,
         };
-        let usage = self.usage.unwrap_or_else(|| self.estimate());
+        let said = self.said_bytes + self.thought.bytes() + self.calls.bytes();
+        let usage = or_estimate(self.usage.unwrap_or_default(), self.asked_bytes, said);
         chunks.extend(self.kept());
         self.calls.give(stop, chunks).map_err(|cause| http::refused(&self.endpoint, cause))?;
         chunks.push_back(Chunk::Usage(usage));
@@ -143,11 +144,6 @@ impl Decoder {
         }
         let block = Kept { provider: self.endpoint.name().to_owned(), thought, extra_content };
         serde_json::to_string(&block).ok().map(Chunk::Opaque)
-    }
-
-    fn estimate(&self) -> Usage {
-        let said = self.said_bytes + self.thought.bytes() + self.calls.bytes();
-        Usage { input: tokens(self.asked_bytes), output: tokens(said), ..Usage::default() }
     }
 }
 

@@ -6,7 +6,7 @@ use brigade_core::Usage;
 use brigade_core::message::Stop;
 use serde_json::Value;
 
-use super::super::count::tokens;
+use super::super::count::or_estimate;
 use super::super::http::{self, Endpoint};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
@@ -103,11 +103,8 @@ impl Decoder {
             None if self.items.has_calls() => Stop::Calls,
             None => Stop::End,
         };
-        let usage = response.get("usage").and_then(usage).unwrap_or_else(|| Usage {
-            input: tokens(self.asked_bytes),
-            output: tokens(self.said_bytes),
-            ..Usage::default()
-        });
+        let counted = response.get("usage").and_then(usage).unwrap_or_default();
+        let usage = or_estimate(counted, self.asked_bytes, self.said_bytes);
         self.give(stop, chunks)?;
         chunks.push_back(Chunk::Usage(usage));
         chunks.push_back(Chunk::Done(stop));
