@@ -251,8 +251,8 @@ fn tokens_a_minute_are_estimated_and_then_counted() {
     assert_eq!(story.next(), 999);
     // A refusal gives back what was set aside.
     let refused = sent.remove(0);
-    story.refuse(refused, &wait(1000));
-    story.after(1000).go();
+    story.refuse(refused, &wait(100));
+    story.after(100).go();
     // What is larger than the whole minute goes when the bucket is full, and the debt has an end.
     let mut story = Story::new(Pace { tokens_per_minute: Some(10), ..Pace::default() });
     story.go();
