@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use brigade::core::{Budget, Status};
-use brigade::model::Endpoint;
 use brigade::model::openai::OpenAi;
+use brigade::model::{Endpoint, Pace, Times};
 use brigade::store::sqlite::SqliteStore;
 use brigade::{Models, Runtime, Settings, Task, Workspace};
 
@@ -17,7 +17,10 @@ pub(crate) fn run(base: &str, work: Work) {
     settings.faces.swarm.max_concurrent = u32::MAX;
     settings.limits.concurrency = usize::MAX;
     settings.budget = Budget::UNLIMITED;
-    let endpoint = Endpoint::new("mock", &format!("{base}/v1"), None).unwrap();
+    // Where nothing is said the gate lets 64 through at once, as the bare client does.
+    let concurrency = if let Work::Wide(children) = work { Some(children) } else { None };
+    let pace = Pace { concurrency, ..Pace::default() };
+    let endpoint = Endpoint::limited("mock", &format!("{base}/v1"), None, pace, Times::default()).unwrap();
     let models = Models::default().with("mock", OpenAi::compatible(endpoint));
     let runtime = Runtime::new(store, settings, models);
     let task = match work {
