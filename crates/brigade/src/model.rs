@@ -14,6 +14,7 @@ mod prices;
 pub mod responses;
 pub mod script;
 pub mod sse;
+mod written;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

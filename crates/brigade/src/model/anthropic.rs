@@ -6,6 +6,7 @@ mod request;
 use futures::stream::BoxStream;
 
 use super::http::{self, Endpoint};
+use super::written::Written;
 use super::{About, Chunk, Model, ModelError, Request};
 
 pub(super) const VERSION: &str = "2023-06-01";
@@ -25,18 +26,19 @@ pub(super) const VERSION: &str = "2023-06-01";
 #[derive(Debug, Clone)]
 pub struct Anthropic {
     endpoint: Endpoint,
+    written: Written,
 }
 
 impl Anthropic {
     /// Anthropic, or a server that speaks the same. Its address may end with `/v1` or not.
     pub fn new(endpoint: Endpoint) -> Anthropic {
-        Anthropic { endpoint }
+        Anthropic { endpoint, written: Written::default() }
     }
 }
 
 impl Model for Anthropic {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let body = match request::body(&request, self.endpoint.name()) {
+        let body = match request::body(&request, self.endpoint.name(), &self.written) {
             Ok(body) => body,
             Err(error) => {
                 return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));

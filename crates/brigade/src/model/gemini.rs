@@ -6,6 +6,7 @@ mod request;
 use futures::stream::BoxStream;
 
 use super::http::{self, Endpoint};
+use super::written::Written;
 use super::{About, Chunk, Model, ModelError, Request};
 
 /// Collections of models; a name without one is that of a base model.
@@ -26,18 +27,19 @@ const COLLECTIONS: [&str; 2] = ["models", "tunedModels"];
 #[derive(Debug, Clone)]
 pub struct Gemini {
     endpoint: Endpoint,
+    written: Written,
 }
 
 impl Gemini {
     /// Gemini, or a server that speaks the same.
     pub fn new(endpoint: Endpoint) -> Gemini {
-        Gemini { endpoint }
+        Gemini { endpoint, written: Written::default() }
     }
 }
 
 impl Model for Gemini {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let body = match request::body(&request, self.endpoint.name()) {
+        let body = match request::body(&request, self.endpoint.name(), &self.written) {
             Ok(body) => body,
             Err(error) => {
                 return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));

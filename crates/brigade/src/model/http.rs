@@ -45,8 +45,8 @@ pub(super) fn converse(
         Ok(request) => request,
         Err(error) => return failed(failure::unreachable(endpoint, &error)),
     };
-    let exchange = Exchange::new(endpoint.clone(), request, decoder);
-    let next = |mut exchange: Exchange<_>| async move { Some((exchange.next().await?, exchange)) };
+    let exchange = Box::new(Exchange::new(endpoint.clone(), request, decoder));
+    let next = |mut exchange: Box<Exchange<_>>| async move { Some((exchange.next().await?, exchange)) };
     stream::unfold(exchange, next).boxed()
 }
 

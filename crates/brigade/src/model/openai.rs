@@ -9,6 +9,7 @@ use futures::stream::BoxStream;
 use reqwest::header;
 
 use super::http::{self, Endpoint};
+use super::written::Written;
 use super::{About, Chunk, Model, ModelError, Request};
 
 /// A provider that speaks Chat Completions.
@@ -27,6 +28,7 @@ use super::{About, Chunk, Model, ModelError, Request};
 pub struct OpenAi {
     endpoint: Endpoint,
     dialect: Dialect,
+    written: Written,
 }
 
 /// Which of the small differences count.
@@ -41,18 +43,18 @@ enum Dialect {
 impl OpenAi {
     /// OpenAI itself, or a gateway that passes requests on to it.
     pub fn new(endpoint: Endpoint) -> OpenAi {
-        OpenAi { endpoint, dialect: Dialect::Own }
+        OpenAi { endpoint, dialect: Dialect::Own, written: Written::default() }
     }
 
     /// Another server that speaks Chat Completions, such as Ollama, vLLM, llama.cpp, OpenRouter, DeepSeek or Groq.
     pub fn compatible(endpoint: Endpoint) -> OpenAi {
-        OpenAi { endpoint, dialect: Dialect::Compatible }
+        OpenAi { endpoint, dialect: Dialect::Compatible, written: Written::default() }
     }
 }
 
 impl Model for OpenAi {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let body = match request::body(&request, self.dialect, self.endpoint.name()) {
+        let body = match request::body(&request, self.dialect, self.endpoint.name(), &self.written) {
             Ok(body) => body,
             Err(error) => {
                 return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));

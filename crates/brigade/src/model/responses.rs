@@ -8,6 +8,7 @@ use futures::stream::BoxStream;
 use reqwest::header;
 
 use super::http::{self, Endpoint};
+use super::written::Written;
 use super::{About, Chunk, Model, ModelError, Request};
 
 /// A provider that speaks Responses. Nothing is stored there: every request says everything.
@@ -26,6 +27,7 @@ use super::{About, Chunk, Model, ModelError, Request};
 pub struct Responses {
     endpoint: Endpoint,
     dialect: Dialect,
+    written: Written,
 }
 
 /// Which of the small differences count.
@@ -40,18 +42,18 @@ enum Dialect {
 impl Responses {
     /// OpenAI itself, or a gateway that passes requests on to it.
     pub fn new(endpoint: Endpoint) -> Responses {
-        Responses { endpoint, dialect: Dialect::Own }
+        Responses { endpoint, dialect: Dialect::Own, written: Written::default() }
     }
 
     /// Another server that speaks Responses, such as vLLM, llama.cpp or LM Studio.
     pub fn compatible(endpoint: Endpoint) -> Responses {
-        Responses { endpoint, dialect: Dialect::Compatible }
+        Responses { endpoint, dialect: Dialect::Compatible, written: Written::default() }
     }
 }
 
 impl Model for Responses {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let body = match request::body(&request, self.dialect, self.endpoint.name()) {
+        let body = match request::body(&request, self.dialect, self.endpoint.name(), &self.written) {
             Ok(body) => body,
             Err(error) => {
                 return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));

@@ -1,5 +1,8 @@
 //! Calling the model.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use brigade_core::delegation::Which;
@@ -11,7 +14,7 @@ use brigade_core::{Event, Hash, Purpose, Reply, Spent, Usage};
 use futures::StreamExt;
 use tokio::time::Instant;
 
-use super::{Driver, Fatal, compact, sleep_until};
+use super::{Driver, Fatal, compact};
 use crate::jitter::jitter;
 use crate::live::Live;
 use crate::model::{Chunk, Ingest, ModelError, Request};
@@ -21,6 +24,44 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// How often a model is asked before the next one of the chain takes over.
 const PATIENCE: u32 = 3;
+
+/// How many pieces of a reply are taken before anything else is looked at.
+const AT_ONCE: u32 = 64;
+
+/// How long words wait to be shown together.
+const FLOW: Duration = Duration::from_millis(15);
+
+/// How long a call is waited for.
+struct Patience {
+    deadline: Option<Instant>,
+    silence: Duration,
+    silent_until: Instant,
+}
+
+impl Patience {
+    fn ends(&self) -> Instant {
+        self.deadline.map_or(self.silent_until, |deadline| deadline.min(self.silent_until))
+    }
+}
+
+/// What was heard and not shown yet. Whoever watches is told often enough to see words flow, and not for each of them.
+#[derive(Default)]
+struct Unshown {
+    text: String,
+    shown: Option<Instant>,
+    /// When it has to be shown.
+    due: Option<Instant>,
+}
+
+impl Unshown {
+    fn is_due(&mut self, now: Instant) -> bool {
+        if self.text.is_empty() {
+            return false;
+        }
+        let due = *self.due.get_or_insert_with(|| self.shown.map_or(now, |shown| shown + FLOW));
+        now >= due
+    }
+}
 
 /// A call that is about to be made.
 struct Ask {
@@ -168,44 +209,56 @@ impl Driver {
 
     /// Sends the request and listens until the reply is whole, the time is up or the session is stopped.
     async fn converse(&mut self, ask: &Ask) -> Result<Heard, Fatal> {
-        let purpose = ask.purpose;
         let model = &self.kit.link(self.state.given_up()).model;
         let mut stream = model.provider.stream(self.request(ask, &model.name));
         let mut ingest = Ingest::default();
         let mut cost = Cost::Nothing;
-        let silence = self.tree.settings().limits.model_silence;
-        let deadline = match purpose {
-            Purpose::Grace | Purpose::Summary if self.state.limit_recorded() == Some(Which::Time) => {
-                Some(Instant::now() + self.grace)
-            }
-            Purpose::Grace | Purpose::Summary => self.deadline.map(|deadline| deadline + self.grace),
-            Purpose::Turn | Purpose::Compaction => self.deadline,
-        };
-        let mut silent_until = Instant::now() + silence;
+        let mut patience = self.patience(ask.purpose);
+        // Set anew only when it has gone off: pieces of a reply come far more often than a limit is reached.
+        let mut alarm = pin!(tokio::time::sleep_until(patience.ends()));
+        let (mut unshown, mut at_once, mut is_heard) = (Unshown::default(), 0, false);
         loop {
-            let chunk = tokio::select! {
-                biased;
-                message = self.inbox.recv() => {
-                    self.take_aside(message).await?;
-                    if self.state.open_call().is_none() || self.state.cancelled().is_some() {
-                        return Ok(Heard::Fault(CallFault::Stopped, Cost::Doubtful));
+            let ready = match at_once < AT_ONCE {
+                true => poll_fn(|context| Poll::Ready(stream.poll_next_unpin(context))).await,
+                false => Poll::Pending,
+            };
+            at_once += 1;
+            let chunk = match ready {
+                Poll::Ready(chunk) => chunk,
+                Poll::Pending => {
+                    at_once = 0;
+                    let now = Instant::now();
+                    if std::mem::take(&mut is_heard) {
+                        patience.silent_until = now + patience.silence;
                     }
-                    continue;
-                }
-                chunk = stream.next() => chunk,
-                () = sleep_until(deadline) => {
-                    self.deadline = None;
-                    if purpose != Purpose::Grace {
-                        self.record(Event::LimitReached { which: Which::Time });
+                    if unshown.is_due(now) {
+                        self.show(ask, &mut unshown, now);
                     }
-                    return Ok(Heard::Fault(CallFault::Stopped, Cost::Doubtful));
-                }
-                () = tokio::time::sleep_until(silent_until) => {
-                    let message = format!("the model was silent for {} s", silence.as_secs());
-                    return Ok(Heard::Fault(CallFault::Transient { message }, Cost::Doubtful));
+                    let wakes = unshown.due.map_or(patience.ends(), |due| due.min(patience.ends()));
+                    if alarm.deadline() > wakes {
+                        alarm.as_mut().reset(wakes);
+                    }
+                    tokio::select! {
+                        biased;
+                        message = self.inbox.recv() => {
+                            self.take_aside(message).await?;
+                            if self.state.open_call().is_none() || self.state.cancelled().is_some() {
+                                return Ok(Heard::Fault(CallFault::Stopped, Cost::Doubtful));
+                            }
+                            continue;
+                        }
+                        chunk = stream.next() => chunk,
+                        () = alarm.as_mut() => match self.out_of_patience(&patience, ask.purpose) {
+                            Some(cause) => return Ok(Heard::Fault(cause, Cost::Doubtful)),
+                            None => {
+                                alarm.as_mut().reset(patience.ends());
+                                continue;
+                            }
+                        },
+                    }
                 }
             };
-            silent_until = Instant::now() + silence;
+            is_heard = true;
             let text = match chunk {
                 Some(Ok(Chunk::Waiting(why))) => {
                     self.tree.watchers.send(Live::Waiting { session: self.state.session().clone(), why });
@@ -219,13 +272,13 @@ impl Driver {
                 None => break,
             };
             match text {
-                Ok(Some(text)) if purpose != Purpose::Compaction => self.show(ask.turn, text),
-                Ok(Some(_)) => {}
+                Ok(Some(text)) => unshown.text.push_str(&text),
                 Ok(None) if ingest.is_done() => break,
                 Ok(None) => {}
                 Err(error) => return Ok(Heard::Fault(fault(error), cost)),
             }
         }
+        self.show(ask, &mut unshown, Instant::now());
         Ok(match ingest.finish() {
             Ok((reply, usage)) => match silence_of(&reply, ask) {
                 Some(fault) => Heard::Fault(fault, Cost::Known(usage)),
@@ -235,10 +288,40 @@ impl Driver {
         })
     }
 
-    fn show(&self, turn: u32, text: String) {
-        if self.tree.watchers.are_there() {
+    fn patience(&self, purpose: Purpose) -> Patience {
+        let deadline = match purpose {
+            Purpose::Grace | Purpose::Summary if self.state.limit_recorded() == Some(Which::Time) => {
+                Some(Instant::now() + self.grace)
+            }
+            Purpose::Grace | Purpose::Summary => self.deadline.map(|deadline| deadline + self.grace),
+            Purpose::Turn | Purpose::Compaction => self.deadline,
+        };
+        let silence = self.tree.settings().limits.model_silence;
+        Patience { deadline, silence, silent_until: Instant::now() + silence }
+    }
+
+    /// Why the call is not waited for any more, if it is not.
+    fn out_of_patience(&mut self, patience: &Patience, purpose: Purpose) -> Option<CallFault> {
+        let now = Instant::now();
+        if patience.deadline.is_some_and(|deadline| now >= deadline) {
+            self.deadline = None;
+            if purpose != Purpose::Grace {
+                self.record(Event::LimitReached { which: Which::Time });
+            }
+            return Some(CallFault::Stopped);
+        }
+        let message = || format!("the model was silent for {} s", patience.silence.as_secs());
+        (now >= patience.silent_until).then(|| CallFault::Transient { message: message() })
+    }
+
+    /// Shows what has come since the last time in one piece. A summary of earlier turns is no reply to anybody.
+    fn show(&self, ask: &Ask, unshown: &mut Unshown, now: Instant) {
+        let text = std::mem::take(&mut unshown.text);
+        unshown.due = None;
+        unshown.shown = Some(now);
+        if !text.is_empty() && ask.purpose != Purpose::Compaction && self.tree.watchers.are_there() {
             let session = self.state.session().clone();
-            self.tree.watchers.send(Live::Delta { session, turn, text: text.into() });
+            self.tree.watchers.send(Live::Delta { session, turn: ask.turn, text: text.into() });
         }
     }
 

@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use brigade_core::{Message, Reply, ToolSpec};
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::super::Request;
 use super::super::http::{arguments, call_ids};
 use super::super::known::takes_temperature;
+use super::super::written::Written;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -18,8 +20,8 @@ struct Body<'a> {
     max_tokens: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Block<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Arc<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<Value>,
     messages: Vec<Line<'a>>,
@@ -87,7 +89,7 @@ enum OwnBlock<'a> {
 }
 
 /// The body of a request.
-pub(super) fn body(request: &Request, provider: &str) -> serde_json::Result<Vec<u8>> {
+pub(super) fn body(request: &Request, provider: &str, written: &Written) -> serde_json::Result<Vec<u8>> {
     let mut messages = lines(&request.messages, provider)?;
     // Where tools are on offer a next turn is likely, and it re-reads all that stands here.
     if !request.tools.is_empty()
@@ -95,7 +97,10 @@ pub(super) fn body(request: &Request, provider: &str) -> serde_json::Result<Vec<
     {
         last.mark();
     }
-    let (tools, tool_choice) = tools(request);
+    let (tools, tool_choice) = match request.tools.is_empty() {
+        true => stubs(request)?,
+        false => (Some(written.tools(&request.tools, tools)?), None),
+    };
     serde_json::to_vec(&Body {
         model: &request.model,
         max_tokens: request.max_tokens,
@@ -117,14 +122,17 @@ fn tool(spec: &ToolSpec) -> Tool<'_> {
     Tool { name, description, input_schema: Cow::Borrowed(schema), cache_control: None }
 }
 
-fn tools(request: &Request) -> (Vec<Tool<'_>>, Option<Value>) {
-    let mut tools: Vec<Tool<'_>> = request.tools.iter().map(tool).collect();
+fn tools(specs: &[ToolSpec]) -> serde_json::Result<Box<RawValue>> {
+    let mut tools: Vec<Tool<'_>> = specs.iter().map(tool).collect();
     if let Some(last) = tools.last_mut() {
         last.cache_control = Some(CACHE);
-        return (tools, None);
     }
-    // A conversation with calls in it is refused without tools, so those that were called are named, and no use of
-    // them is allowed.
+    to_raw_value(&tools)
+}
+
+/// A conversation with calls in it is refused without tools, so those that were called are named, and no use of them is
+/// allowed.
+fn stubs(request: &Request) -> serde_json::Result<(Option<Arc<RawValue>>, Option<Value>)> {
     let calls = request.messages.iter().flat_map(|message| match message {
         Message::Assistant(reply) => reply.calls.as_slice(),
         Message::User(_) | Message::Results(_) => &[],
@@ -136,9 +144,11 @@ fn tools(request: &Request) -> (Vec<Tool<'_>>, Option<Value>) {
         input_schema: Cow::Owned(json!({ "type": "object" })),
         cache_control: None,
     };
-    let tools: Vec<Tool<'_>> = names.into_iter().map(stub).collect();
-    let choice = (!tools.is_empty()).then(|| json!({ "type": "none" }));
-    (tools, choice)
+    let stubs: Vec<Tool<'_>> = names.into_iter().map(stub).collect();
+    if stubs.is_empty() {
+        return Ok((None, None));
+    }
+    Ok((Some(to_raw_value(&stubs)?.into()), Some(json!({ "type": "none" }))))
 }
 
 /// Messages of alternating roles: what follows on the same side is put together.

@@ -3,10 +3,11 @@
 use brigade_core::{Message, Reply, ToolCall, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::Request;
 use super::super::http::arguments;
+use super::super::written::Written;
 
 /// Stands for the signature of a call that another model made; Google's documentation names it for that.
 const UNSIGNED: &str = "skip_thought_signature_validator";
@@ -36,8 +37,8 @@ pub(super) enum Signed {
 struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     system_instruction: Option<Instruction<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tools<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a RawValue>,
     contents: Vec<Content<'a>>,
     generation_config: Generation,
 }
@@ -124,15 +125,14 @@ enum Outcome<'a> {
 }
 
 /// The body of a request.
-pub(super) fn body(request: &Request, provider: &str) -> serde_json::Result<Vec<u8>> {
-    let function_declarations: Vec<_> = request.tools.iter().map(declaration).collect();
-    let tools = match function_declarations.is_empty() {
-        true => Vec::new(),
-        false => vec![Tools { function_declarations }],
-    };
+pub(super) fn body(request: &Request, provider: &str, written: &Written) -> serde_json::Result<Vec<u8>> {
+    let tools = written.tools(&request.tools, |tools| {
+        let function_declarations = tools.iter().map(declaration).collect();
+        to_raw_value(&[Tools { function_declarations }])
+    })?;
     serde_json::to_vec(&Body {
         system_instruction: text(&request.system).map(|part| Instruction { parts: [part] }),
-        tools,
+        tools: (!request.tools.is_empty()).then_some(&*tools),
         contents: contents(request, provider)?,
         generation_config: Generation {
             max_output_tokens: request.max_tokens,

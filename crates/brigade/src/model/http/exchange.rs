@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use brigade_core::Usage;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use reqwest::{Request, Response, Version, header};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::super::gate::{Hints, Passed, Permit, Place};
 use super::super::sse::{Event, Parser};
@@ -49,6 +50,7 @@ pub(super) struct Exchange<D> {
     /// When something came last, and when those who wait are told that nothing does.
     heard: Instant,
     news: Instant,
+    alarm: Alarm,
 }
 
 enum Phase {
@@ -93,6 +95,7 @@ impl<D: Decoder> Exchange<D> {
             received: 0,
             heard: now,
             news: now,
+            alarm: Alarm::default(),
         }
     }
 
@@ -106,11 +109,14 @@ impl<D: Decoder> Exchange<D> {
                 self.permit = None;
                 return Some(Err(self.endpoint.without_key(error)));
             }
+            if let Phase::Reading(_) = self.phase {
+                self.read().await;
+                continue;
+            }
             match mem::replace(&mut self.phase, Phase::Over) {
-                Phase::Over => return None,
                 Phase::Queued(request) => self.queue(request).await,
                 Phase::Sent { reply, again } => self.hear(reply, again).await,
-                Phase::Reading(response) => self.read(response).await,
+                Phase::Reading(_) | Phase::Over => return None,
             }
         }
     }
@@ -173,7 +179,7 @@ impl<D: Decoder> Exchange<D> {
         again: Option<Box<Request>>,
     ) {
         let limit = self.endpoint.limits().first_byte;
-        match wait_for(&mut reply, self.heard + limit, self.news).await {
+        match self.alarm.wait_for(&mut reply, self.heard + limit, self.news).await {
             Part::Came(Ok(response)) => self.head(response, again).await,
             Part::Came(Err(error)) => {
                 if !error.is_connect() && !error.is_builder() {
@@ -251,28 +257,26 @@ impl<D: Decoder> Exchange<D> {
         self.failed = Some(error);
     }
 
-    async fn read(&mut self, mut response: Response) {
+    async fn read(&mut self) {
+        let Phase::Reading(response) = &mut self.phase else { return };
         let limits = self.endpoint.limits();
         let limit = if self.received == 0 { limits.first_byte } else { limits.idle };
-        match wait_for(response.chunk(), self.heard + limit, self.news).await {
+        match self.alarm.wait_for(response.chunk(), self.heard + limit, self.news).await {
             Part::Came(Ok(Some(bytes))) => {
-                self.phase = Phase::Reading(response);
                 self.heard = Instant::now();
                 if let Err(error) = self.take(&bytes) {
                     self.fail(error);
                 }
             }
             Part::Came(Ok(None)) if self.framing == Framing::Known => {
+                self.phase = Phase::Over;
                 if let Err(error) = self.decoder.end(&mut self.chunks) {
                     self.fail(error);
                 }
             }
             Part::Came(Ok(None)) => self.fail(cut(&self.endpoint)),
             Part::Came(Err(error)) => self.fail(failure::broken(&self.endpoint, &error)),
-            Part::Quiet => {
-                self.say_quiet();
-                self.phase = Phase::Reading(response);
-            }
+            Part::Quiet => self.say_quiet(),
             Part::Late if self.received == 0 => self.fail(failure::no_answer(&self.endpoint, limit)),
             Part::Late => self.fail(failure::stalled(&self.endpoint, limit)),
         }
@@ -302,7 +306,7 @@ impl<D: Decoder> Exchange<D> {
             }
         }
         if !self.chunks.is_empty() {
-            self.news = Instant::now() + SILENCE_NEWS;
+            self.news = self.heard + SILENCE_NEWS;
         }
         fed.map_err(|error| transient(error.to_string()))
     }
@@ -320,13 +324,32 @@ impl<D: Decoder> Exchange<D> {
     }
 }
 
-/// Waits for a part of the reply, until it is late or its absence is worth a word.
-async fn wait_for<T>(part: impl Future<Output = T>, late: Instant, news: Instant) -> Part<T> {
-    tokio::select! {
-        biased;
-        part = part => Part::Came(part),
-        () = tokio::time::sleep_until(late) => Part::Late,
-        () = tokio::time::sleep_until(news) => Part::Quiet,
+/// One timer for all parts of a reply. Parts come far more often than a limit is reached, so it is set anew only when it
+/// has gone off, or would go off too late.
+#[derive(Default)]
+struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    /// Waits for a part of the reply, until it is late or its absence is worth a word.
+    async fn wait_for<T>(&mut self, part: impl Future<Output = T>, late: Instant, news: Instant) -> Part<T> {
+        let due = late.min(news);
+        let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        if sleep.deadline() > due {
+            sleep.as_mut().reset(due);
+        }
+        let mut part = pin!(part);
+        loop {
+            tokio::select! {
+                biased;
+                part = &mut part => return Part::Came(part),
+                () = sleep.as_mut() => {}
+            }
+            match Instant::now() {
+                now if now >= late => return Part::Late,
+                now if now >= news => return Part::Quiet,
+                _ => sleep.as_mut().reset(due),
+            }
+        }
     }
 }
 

@@ -5,10 +5,12 @@ use std::borrow::Cow;
 use brigade_core::{Message, Reply, ToolSpec};
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::Request;
 use super::super::http::{arguments, call_ids};
 use super::super::known::takes_temperature;
+use super::super::written::Written;
 use super::Dialect;
 use super::thought::{Kept, Thought};
 
@@ -16,8 +18,8 @@ use super::thought::{Kept, Thought};
 struct Body<'a> {
     model: &'a str,
     messages: Vec<Line<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +86,14 @@ struct Description<'a> {
 }
 
 /// The body of a request.
-pub(super) fn body(request: &Request, dialect: Dialect, provider: &str) -> serde_json::Result<Vec<u8>> {
+pub(super) fn body(
+    request: &Request,
+    dialect: Dialect,
+    provider: &str,
+    written: &Written,
+) -> serde_json::Result<Vec<u8>> {
+    let tools = written
+        .tools(&request.tools, |tools| to_raw_value(&tools.iter().map(tool).collect::<Vec<Tool<'_>>>()))?;
     let (max_tokens, max_completion_tokens) = match dialect {
         Dialect::Own => (None, Some(request.max_tokens)),
         Dialect::Compatible => (Some(request.max_tokens), None),
@@ -92,7 +101,7 @@ pub(super) fn body(request: &Request, dialect: Dialect, provider: &str) -> serde
     serde_json::to_vec(&Body {
         model: &request.model,
         messages: lines(request, provider),
-        tools: request.tools.iter().map(tool).collect(),
+        tools: (!request.tools.is_empty()).then_some(&*tools),
         max_tokens,
         max_completion_tokens,
         temperature: request.temperature.filter(|_| takes_temperature(&request.model)),

@@ -5,10 +5,12 @@ use std::borrow::Cow;
 use brigade_core::{Message, Reply, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::Request;
 use super::super::http::{arguments, call_ids};
 use super::super::known::{reasons, takes_temperature};
+use super::super::written::Written;
 use super::Dialect;
 
 /// OpenAI refuses a smaller limit.
@@ -46,8 +48,8 @@ struct Body<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     instructions: &'a str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<&'a RawValue>,
     input: Vec<Item<'a>>,
     max_output_tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,8 +107,14 @@ enum Role {
 }
 
 /// The body of a request.
-pub(super) fn body(request: &Request, dialect: Dialect, provider: &str) -> serde_json::Result<Vec<u8>> {
-    let tools: Vec<Tool<'_>> = request.tools.iter().map(tool).collect();
+pub(super) fn body(
+    request: &Request,
+    dialect: Dialect,
+    provider: &str,
+    written: &Written,
+) -> serde_json::Result<Vec<u8>> {
+    let tools = written
+        .tools(&request.tools, |tools| to_raw_value(&tools.iter().map(tool).collect::<Vec<Tool<'_>>>()))?;
     let own = dialect == Dialect::Own;
     serde_json::to_vec(&Body {
         model: &request.model,
@@ -115,8 +123,8 @@ pub(super) fn body(request: &Request, dialect: Dialect, provider: &str) -> serde
         max_output_tokens: if own { request.max_tokens.max(LEAST_OUTPUT) } else { request.max_tokens },
         temperature: request.temperature.filter(|_| takes_temperature(&request.model)),
         include: if own && reasons(&request.model) { vec![SEALED] } else { Vec::new() },
-        prompt_cache_key: if own { Some(cache_key(&request.system, &tools)?) } else { None },
-        tools,
+        prompt_cache_key: own.then(|| cache_key(&request.system, &tools)),
+        tools: (!request.tools.is_empty()).then_some(&*tools),
         store: false,
         stream: true,
     })
@@ -128,10 +136,10 @@ fn tool(spec: &ToolSpec) -> Tool<'_> {
 }
 
 /// Agents of one definition begin with the same bytes, so they are to meet in the same cache.
-fn cache_key(system: &str, tools: &[Tool<'_>]) -> serde_json::Result<String> {
+fn cache_key(system: &str, tools: &RawValue) -> String {
     let mut hash = blake3::Hasher::new();
-    hash.update(system.as_bytes()).update(&[0]).update(&serde_json::to_vec(tools)?);
-    Ok(hash.finalize().to_hex().chars().take(CACHE_KEY).collect())
+    hash.update(system.as_bytes()).update(&[0]).update(tools.get().as_bytes());
+    hash.finalize().to_hex().chars().take(CACHE_KEY).collect()
 }
 
 fn items<'a>(request: &'a Request, provider: &str) -> Vec<Item<'a>> {
