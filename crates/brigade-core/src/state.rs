@@ -23,7 +23,7 @@ use crate::delegation::{Delegation, Outcome, Status, Waiting, Which};
 use crate::event::{CallFault, Event, Speaker};
 use crate::grant::Grant;
 use crate::id::{CallId, Hash, SessionId};
-use crate::message::Reply;
+use crate::message::{Reply, Stop};
 use crate::money::{Amount, Spent};
 use calls::Calls;
 
@@ -428,7 +428,9 @@ impl State {
         self.overflows = 0;
         // The last word has no tools: calls in it are not run, and the request builder answers them.
         let is_last_word = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
-        let runs = !is_last_word && !self.overrun && !self.is_single();
+        // Who is cut off by a refusal has not said what it wants called.
+        let is_refused = reply.stop == Stop::Refusal;
+        let runs = !is_last_word && !is_refused && !self.overrun && !self.is_single();
         if self.last_purpose == Some(Purpose::Summary) {
             self.report = Report::Given;
         }
@@ -454,7 +456,8 @@ impl State {
 
     fn call_failed(&mut self, cause: &CallFault, spent: Spent) {
         let reserved = self.open.take().map(|call| call.reserved).unwrap_or_default();
-        self.ledger.settle(reserved, spent);
+        self.overrun |= self.ledger.settle(reserved, spent);
+        self.note_overrun(spent);
         self.transcript.closed();
         match cause {
             // A crash says nothing about the model. A last word that it cut off may still be said.
@@ -485,6 +488,12 @@ impl State {
                 self.given_up += 1;
                 self.faults = 0;
                 self.fault = None;
+                self.overflows = self.overflows.min(1);
+                // Every model counts in its own way.
+                self.transcript.forget_count();
+                if self.last_purpose == Some(Purpose::Grace) {
+                    self.last_purpose = Some(Purpose::Turn);
+                }
             }
         }
     }

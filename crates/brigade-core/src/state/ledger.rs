@@ -9,8 +9,8 @@ use crate::state::Purpose;
 pub(super) const GRACE_OUTPUT: u64 = 1024;
 /// The least output that makes a turn worth its input.
 pub(super) const LEAST_OUTPUT: u64 = 64;
-/// The output that a summary of earlier turns asks for, at most.
-const SUMMARY_OUTPUT: u64 = 2048;
+/// The output that is asked for even where the window seems to be full: how full it is, is an estimate.
+const LEAST_FITTING: u64 = 1024;
 
 /// What a model call costs, as far as it is known beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,13 +106,20 @@ impl Ledger {
         self.free().less(own_reserve(meter, input))
     }
 
-    pub(super) fn worst_case(&self, meter: &Meter, input: u64, purpose: Purpose) -> Result<Worst, Which> {
+    /// `input` is the most that the request can have, `size` what it is likely to have.
+    pub(super) fn worst_case(
+        &self,
+        meter: &Meter,
+        input: u64,
+        size: u64,
+        purpose: Purpose,
+    ) -> Result<Worst, Which> {
         match purpose {
             Purpose::Turn | Purpose::Compaction => {
                 let least = LEAST_OUTPUT.min(meter.max_output);
                 // What does not fit into the window is not paid for either.
-                let fitting = meter.window.map_or(u64::MAX, |window| window.saturating_sub(input));
-                let wanted = meter.max_output.min(fitting.max(least));
+                let fitting = meter.window.map_or(u64::MAX, |window| window.saturating_sub(size));
+                let wanted = meter.max_output.min(fitting.max(LEAST_FITTING));
                 worst(meter, self.lendable(meter, input), input, wanted, least)
             }
             // The own reserve pays: even one word is better than none.
@@ -124,8 +131,8 @@ impl Ledger {
 
     /// A summary is asked for with a request of its own, and leaves the reserve for the next usual one untouched.
     pub(super) fn worst_summary(&self, meter: &Meter, usual: u64, input: u64) -> Result<Worst, Which> {
-        let wanted = SUMMARY_OUTPUT.min(meter.max_output);
-        worst(meter, self.lendable(meter, usual), input, wanted, LEAST_OUTPUT.min(wanted))
+        let least = LEAST_OUTPUT.min(meter.max_output);
+        worst(meter, self.lendable(meter, usual), input, meter.max_output, least)
     }
 }
 

@@ -158,7 +158,8 @@ impl State {
 
     /// The most that the next call of this purpose can cost, and the output that it may ask for.
     pub fn worst_case(&self, meter: &Meter, purpose: Purpose) -> Result<Worst, Which> {
-        self.ledger.worst_case(meter, self.transcript.input_estimate(meter), purpose)
+        let size = self.transcript.size_estimate(meter);
+        self.ledger.worst_case(meter, self.transcript.input_estimate(meter), size, purpose)
     }
 
     /// The most that a summary can cost for which a text of this many bytes is read.
@@ -170,12 +171,12 @@ impl State {
     /// that a summary can stand for.
     pub fn nears_window(&self, meter: &Meter) -> bool {
         let Some(window) = meter.window else { return false };
-        let input = self.transcript.input_estimate(meter);
+        let size = self.transcript.size_estimate(meter);
         let room = window.saturating_sub(meter.max_output.min(window / 4));
-        if input <= room / 10 * 9 || !self.transcript.can_compact() || self.limit_due().is_some() {
+        if size <= room / 10 * 9 || !self.transcript.can_compact() || self.limit_due().is_some() {
             return false;
         }
-        self.transcript.digestible_bytes(self.kept_bytes(meter)) / TOKEN_BYTES >= input / 4
+        self.transcript.digestible_bytes(self.kept_bytes(meter)) / TOKEN_BYTES >= size / 4
     }
 
     /// The older part of the conversation as a text to be summarised, clipped to what the model can read.
@@ -187,8 +188,13 @@ impl State {
     }
 
     /// How many bytes of the newest turns stay whole beside a summary: none where even that was too long.
-    fn kept_bytes(&self, meter: &Meter) -> u64 {
-        if self.overflows > 0 { 0 } else { meter.window.unwrap_or_default() / 4 }
+    fn kept_bytes(&self, meter: &Meter) -> Option<u64> {
+        (self.overflows == 0).then(|| meter.window.unwrap_or_default() / 4)
+    }
+
+    /// Whether there is anything that a summary could stand for.
+    pub fn can_compact(&self) -> bool {
+        self.transcript.can_compact()
     }
 
     /// How many models of the agent's chain were given up in this round.

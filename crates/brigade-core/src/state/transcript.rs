@@ -21,9 +21,11 @@ impl Entry {
         match self {
             Entry::Words(text) => text.len(),
             Entry::Turn { reply, outputs, .. } => {
-                let arguments = reply.calls.iter().map(|call| call.arguments.len());
+                let calls =
+                    reply.calls.iter().map(|call| call.name.len().saturating_add(call.arguments.len()));
+                let kept = reply.opaque.iter().map(|block| block.len());
                 let outputs = outputs.iter().flatten().map(|output| output.text.len());
-                arguments.chain(outputs).fold(reply.text.len(), usize::saturating_add)
+                calls.chain(kept).chain(outputs).fold(reply.text.len(), usize::saturating_add)
             }
         }
     }
@@ -55,8 +57,12 @@ pub struct Transcript {
     entries: Vec<Entry>,
     last_turn: u32,
     last_reply: Option<usize>,
+    /// The first turn that stands here, if one does.
+    first_turn: Option<usize>,
     /// Where the task of the round stands.
     task: Option<usize>,
+    /// What the agent said last, also where that is summarised.
+    last_text: Text,
     unheard: u32,
     /// Words that came while the model was answering: they stand after its reply.
     held: Vec<Text>,
@@ -74,7 +80,9 @@ impl Default for Transcript {
             entries: Vec::new(),
             last_turn: 0,
             last_reply: None,
+            first_turn: None,
             task: None,
+            last_text: Text::default(),
             unheard: 0,
             held: Vec::new(),
             model_is_answering: false,
@@ -166,6 +174,7 @@ impl Transcript {
 
     pub(super) fn replied(&mut self, turn: u32, reply: &Reply, usage: Usage) {
         let calls = reply.calls.len();
+        self.first_turn.get_or_insert(self.entries.len());
         self.last_reply = Some(self.entries.len());
         self.entries.push(Entry::Turn { turn, reply: Arc::new(reply.clone()), outputs: vec![None; calls] });
         self.last_turn = self.last_turn.max(turn);
@@ -173,8 +182,10 @@ impl Transcript {
             self.reported = usage.total();
             self.bytes_since = 0;
         } else {
-            self.grow(reply.text.len());
-            reply.calls.iter().for_each(|call| self.grow(call.arguments.len()));
+            self.grow(self.entries.last().map_or(0, Entry::bytes));
+        }
+        if !reply.text.is_empty() {
+            self.last_text = reply.text.clone();
         }
         self.closed();
     }
@@ -190,25 +201,39 @@ impl Transcript {
         }
     }
 
-    /// Whether there is anything that a summary could stand for.
+    /// Whether there is anything that a summary could stand for: a turn that does not have to stay.
     pub(super) fn can_compact(&self) -> bool {
-        self.last_reply.is_some()
+        match self.last_reply.and_then(|at| self.entries.get(at)) {
+            Some(Entry::Turn { reply, .. }) if reply.calls.is_empty() => self.first_turn < self.last_reply,
+            Some(_) => true,
+            None => false,
+        }
     }
 
-    /// The first turn that stays whole where the newest may have this many bytes. One turn at least does not stay.
-    fn keep_from(&self, most: u64) -> u32 {
+    /// What a model counted is nothing to another: the next request is estimated from its bytes.
+    pub(super) fn forget_count(&mut self) {
+        let bytes = self.entries.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.bytes() as u64));
+        self.reported = 0;
+        self.bytes_since = bytes;
+    }
+
+    /// The first turn that stays whole where the newest may have this many bytes. The last one always stays, since the
+    /// model has not seen its results; where none may stay, it does so only if it is an answer.
+    fn keep_from(&self, most: Option<u64>) -> u32 {
         let mut keep_from = self.last_turn.saturating_add(1);
         let mut kept = 0_u64;
-        let mut turns = self.entries.iter().filter(|entry| matches!(entry, Entry::Turn { .. })).count();
         for entry in self.entries.iter().rev() {
             kept = kept.saturating_add(entry.bytes() as u64);
-            if kept > most || turns <= 1 {
+            let Entry::Turn { turn, reply, .. } = entry else { continue };
+            let is_last = keep_from > self.last_turn;
+            let stays = match most {
+                Some(most) => is_last || kept <= most,
+                None => is_last && reply.calls.is_empty(),
+            };
+            if !stays {
                 break;
             }
-            if let Entry::Turn { turn, .. } = entry {
-                keep_from = *turn;
-                turns -= 1;
-            }
+            keep_from = *turn;
         }
         keep_from
     }
@@ -223,14 +248,14 @@ impl Transcript {
     }
 
     /// The bytes that a summary would stand for: all but the newest turns and the task.
-    pub(super) fn digestible_bytes(&self, kept: u64) -> u64 {
+    pub(super) fn digestible_bytes(&self, kept: Option<u64>) -> u64 {
         let older = self.entries[..self.first_kept(self.keep_from(kept))].iter().enumerate();
         let older = older.filter(|(at, _)| Some(*at) != self.task);
         older.fold(0, |sum: u64, (_, entry)| sum.saturating_add(entry.bytes() as u64))
     }
 
     /// A text of all but the newest turns, of about `room` bytes at most.
-    pub(super) fn digest(&self, room: usize, kept: u64) -> Digest {
+    pub(super) fn digest(&self, room: usize, kept: Option<u64>) -> Digest {
         let keep_from = self.keep_from(kept);
         Digest { text: digest::render(&self.entries[..self.first_kept(keep_from)], room), keep_from }
     }
@@ -259,7 +284,9 @@ impl Transcript {
         };
         self.push_words(words);
         self.entries.extend(kept);
-        self.last_reply = self.entries.iter().rposition(|entry| matches!(entry, Entry::Turn { .. }));
+        let is_turn = |entry: &Entry| matches!(entry, Entry::Turn { .. });
+        self.first_turn = self.entries.iter().position(is_turn);
+        self.last_reply = self.entries.iter().rposition(is_turn);
         let kept_bytes =
             self.entries[before_kept..].iter().fold(0, |sum: usize, entry| sum.saturating_add(entry.bytes()));
         self.grow(kept_bytes);
@@ -288,11 +315,7 @@ impl Transcript {
     }
 
     pub(super) fn last_text(&self) -> Text {
-        let spoken = self.entries.iter().rev().find_map(|entry| match entry {
-            Entry::Turn { reply, .. } if !reply.text.is_empty() => Some(reply.text.clone()),
-            _ => None,
-        });
-        spoken.unwrap_or_default()
+        self.last_text.clone()
     }
 
     pub(super) fn last_stop(&self) -> Option<Stop> {
@@ -318,6 +341,12 @@ impl Transcript {
     pub(super) fn input_estimate(&self, meter: &Meter) -> u64 {
         let unreported = if self.reported == 0 { meter.fixed_bytes } else { 0 };
         self.reported.saturating_add(self.bytes_since.saturating_add(unreported).div_ceil(2))
+    }
+
+    /// Input tokens of the next request, as far as one can tell: a token for three bytes since what was reported.
+    pub(super) fn size_estimate(&self, meter: &Meter) -> u64 {
+        let unreported = if self.reported == 0 { meter.fixed_bytes } else { 0 };
+        self.reported.saturating_add(self.bytes_since.saturating_add(unreported).div_ceil(3))
     }
 
     pub(super) fn messages(&self) -> Vec<Message> {

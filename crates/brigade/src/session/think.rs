@@ -92,6 +92,7 @@ enum Cost {
 
 impl Driver {
     pub(super) async fn call_model(&mut self, purpose: Purpose) -> Result<(), Fatal> {
+        let length = self.state.length();
         self.become_active().await?;
         self.pause_after_fault().await?;
         if let Some(limit) = self.state.limit_due() {
@@ -112,7 +113,12 @@ impl Driver {
         };
         let called = Event::Called { turn, attempt, purpose, reserved: worst.amount, request };
         if !self.record(called) {
-            return Err(self.contradiction("call the model"));
+            // Words that came meanwhile may have changed what is to be done.
+            return if self.state.length() > length {
+                Ok(())
+            } else {
+                Err(self.contradiction("call the model"))
+            };
         }
         self.flush().await?;
         if self.state.open_call().is_none_or(|open| open.turn != turn || open.attempt != attempt) {
@@ -357,6 +363,10 @@ impl Driver {
         let next = next.name.clone();
         match cause {
             CallFault::Fatal { message } => CallFault::GivenUp { message, next },
+            // Another may have a larger window.
+            CallFault::Overflow { message } if !self.state.can_compact() => {
+                CallFault::GivenUp { message, next }
+            }
             CallFault::Transient { message } if self.state.faults() + 1 >= PATIENCE.min(MAX_ATTEMPTS) => {
                 CallFault::GivenUp { message, next }
             }
@@ -379,6 +389,10 @@ fn silence_of(reply: &Reply, ask: &Ask) -> Option<CallFault> {
     Some(match reply.stop {
         Stop::Refusal => {
             CallFault::Fatal { message: "the model refused to answer, without a word".to_owned() }
+        }
+        // Asked once more, it may think less.
+        Stop::Length if ask.digest.is_some() => {
+            CallFault::Transient { message: "there was no room for a summary".to_owned() }
         }
         Stop::Length => CallFault::Fatal {
             message: format!(

@@ -86,7 +86,7 @@ fn what_is_too_long_even_as_a_summary_ends() {
     story.then(called(2, 2, Purpose::Compaction)).then(replied(2, "Sum.", &[])).then(compacted("Sum.", 2));
     story.then(called(3, 1, Purpose::Turn)).then(failed(3, 1, overflow()));
     let failed = Status::Failed { cause: "too long".to_owned() };
-    story.next(Step::End(Outcome::new(failed, ""))).ends();
+    story.next(Step::End(Outcome::new(failed, "turn 1"))).ends();
 }
 
 #[test]
@@ -116,20 +116,23 @@ fn a_report_that_does_not_fit_is_asked_for_again_after_a_summary() {
         parent: None,
         depth: 0,
     };
-    let mut story = Story::of([started, called(1, 1, Purpose::Turn), replied(1, "Done.", &[])]);
-    story.next(Step::CallModel(Purpose::Summary)).then(called(2, 1, Purpose::Summary));
-    story.then(failed(2, 1, overflow())).next(Step::CallModel(Purpose::Compaction));
-    story.then(called(2, 2, Purpose::Compaction)).then(replied(2, "Sum.", &[])).then(compacted("Sum.", 2));
+    let mut story =
+        Story::of([started, called(1, 1, Purpose::Turn), replied(1, "", &["x"]), tool_ended(1, 0, "y")]);
+    story.then(called(2, 1, Purpose::Turn)).then(replied(2, "Done.", &[]));
+    story.next(Step::CallModel(Purpose::Summary)).then(called(3, 1, Purpose::Summary));
+    story.then(failed(3, 1, overflow())).next(Step::CallModel(Purpose::Compaction));
+    assert_eq!(story.state.digest(&meter(1000)).keep_from, 2, "the answer itself stays");
+    story.then(called(3, 2, Purpose::Compaction)).then(replied(3, "Sum.", &[])).then(compacted("Sum.", 2));
     assert_eq!(users(&story.state).last().unwrap(), "Report.");
-    story.crash().next(Step::CallModel(Purpose::Summary)).then(called(3, 1, Purpose::Summary));
-    story.then(replied(3, "All.", &[])).next(done("All.")).ends();
+    story.crash().next(Step::CallModel(Purpose::Summary)).then(called(4, 1, Purpose::Summary));
+    story.then(replied(4, "All.", &[])).next(done("All.")).ends();
 }
 
 #[test]
 fn the_window_is_neared_only_by_what_can_be_summarised() {
     let story = long(6, 9, 2000);
-    // Six times 2,000 bytes are 6,000 tokens at most.
-    assert!(story.state.nears_window(&meter(6_000)));
+    // Six times 2,000 bytes are about 4,000 tokens.
+    assert!(story.state.nears_window(&meter(4_200)));
     assert!(!story.state.nears_window(&meter(12_000)), "there is room");
     assert!(!story.state.nears_window(&Meter { window: None, ..meter(0) }), "nobody knows the window");
     let task = Event::Started {
@@ -158,10 +161,13 @@ fn the_newest_turns_stay_whole() {
 #[test]
 fn output_is_asked_for_only_as_far_as_the_window_goes() {
     let story = long(6, 9, 2000);
-    let output = |window| story.state.worst_case(&meter(window), Purpose::Turn).unwrap().max_output;
-    assert_eq!(output(20_000), 100);
-    assert_eq!(output(6_100), 73, "12,053 bytes are 6,027 tokens at most");
-    assert_eq!(output(100), 64, "the least that makes sense is asked for all the same");
+    let output = |window| {
+        let meter = Meter { max_output: 4_000, ..meter(window) };
+        story.state.worst_case(&meter, Purpose::Turn).unwrap().max_output
+    };
+    assert_eq!(output(20_000), 4_000);
+    assert_eq!(output(5_300), 1_280, "12,059 bytes are about 4,020 tokens");
+    assert_eq!(output(100), 1_024, "how full the window is, is an estimate");
 }
 
 #[test]
@@ -178,4 +184,64 @@ fn a_model_that_is_given_up_is_followed_by_the_next() {
     assert_eq!(story.state.given_up(), 1, "it stays so for the round");
     story.then(heard("More")).then(started(9, ROOMY));
     assert_eq!(story.state.given_up(), 0, "a next round begins with the first");
+}
+
+#[test]
+fn results_that_the_model_has_not_seen_are_not_summarised() {
+    let mut story = long(3, 9, 100);
+    story.then(called(4, 1, Purpose::Turn)).then(replied(4, "", &["x"])).then(tool_ended(
+        4,
+        0,
+        &"y".repeat(50_000),
+    ));
+    let digest = story.state.digest(&meter(8_000));
+    assert_eq!(digest.keep_from, 4);
+    story.then(called(5, 1, Purpose::Turn)).then(failed(5, 1, overflow()));
+    assert_eq!(story.state.digest(&meter(8_000)).keep_from, 5, "unless they do not fit at all");
+}
+
+#[test]
+fn another_model_counts_in_its_own_way() {
+    let mut story = long(1, 9, 3_000);
+    story.then(called(2, 1, Purpose::Turn)).then(Event::Replied {
+        turn: 2,
+        reply: reply("", &["x"]),
+        spent: used(100),
+    });
+    story.then(tool_ended(2, 0, ""));
+    let input = |story: &Story| {
+        let worst = story.state.worst_case(&meter(100_000), Purpose::Turn).unwrap();
+        worst.amount.tokens - worst.max_output
+    };
+    assert_eq!(input(&story), 100, "as it was reported");
+    story.then(called(3, 1, Purpose::Turn)).then(failed(3, 1, given_up()));
+    assert!(input(&story) > 1_500, "from the bytes, at most");
+}
+
+#[test]
+fn a_last_word_is_asked_of_the_model_that_takes_over() {
+    let mut story = long(1, 1, 10);
+    story.next(Step::CallModel(Purpose::Grace)).then(called(2, 1, Purpose::Grace)).then(failed(
+        2,
+        1,
+        given_up(),
+    ));
+    story.crash().next(Step::CallModel(Purpose::Grace)).then(called(2, 2, Purpose::Grace));
+    story.then(replied(2, "Half.", &[])).next(incomplete(Which::Turns, "Half.")).ends();
+}
+
+#[test]
+fn calls_of_a_refusal_are_not_run() {
+    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn)]);
+    let refused = Reply { stop: crate::message::Stop::Refusal, ..reply("No.", &["x"]) };
+    story.then(Event::Replied { turn: 1, reply: refused, spent: used(1) });
+    story.refuses(tool_started(1, 0)).next(Step::CallModel(Purpose::Turn));
+}
+
+#[test]
+fn a_failed_call_that_cost_more_than_its_reserve_ends_the_round() {
+    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn)]);
+    let spent = Spent { overrun: tokens(50), ..used(150) };
+    story.then(Event::CallFailed { turn: 1, attempt: 1, cause: transient(), spent });
+    story.next(incomplete(Which::Tokens, "")).ends();
 }
