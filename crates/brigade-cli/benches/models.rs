@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 
 use models::{engine, floor, server};
 
+/// The allocator of the command.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const RUNS: usize = 5;
 
 fn main() {

@@ -1,8 +1,6 @@
 //! Calling the model.
 
-use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use brigade_core::delegation::Which;
@@ -25,9 +23,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// How often a model is asked before the next one of the chain takes over.
 const PATIENCE: u32 = 3;
 
-/// How many pieces of a reply are taken before anything else is looked at.
-const AT_ONCE: u32 = 64;
-
 /// How long words wait to be shown together.
 const FLOW: Duration = Duration::from_millis(15);
 
@@ -45,22 +40,10 @@ impl Patience {
 }
 
 /// What was heard and not shown yet. Whoever watches is told often enough to see words flow, and not for each of them.
-#[derive(Default)]
 struct Unshown {
     text: String,
-    shown: Option<Instant>,
-    /// When it has to be shown.
-    due: Option<Instant>,
-}
-
-impl Unshown {
-    fn is_due(&mut self, now: Instant) -> bool {
-        if self.text.is_empty() {
-            return false;
-        }
-        let due = *self.due.get_or_insert_with(|| self.shown.map_or(now, |shown| shown + FLOW));
-        now >= due
-    }
+    /// When it may be shown.
+    due: Instant,
 }
 
 /// A call that is about to be made.
@@ -222,49 +205,29 @@ impl Driver {
         let mut patience = self.patience(ask.purpose);
         // Set anew only when it has gone off: pieces of a reply come far more often than a limit is reached.
         let mut alarm = pin!(tokio::time::sleep_until(patience.ends()));
-        let (mut unshown, mut at_once, mut is_heard) = (Unshown::default(), 0, false);
+        let mut unshown = Unshown { text: String::new(), due: Instant::now() };
         loop {
-            let ready = match at_once < AT_ONCE {
-                true => poll_fn(|context| Poll::Ready(stream.poll_next_unpin(context))).await,
-                false => Poll::Pending,
-            };
-            at_once += 1;
-            let chunk = match ready {
-                Poll::Ready(chunk) => chunk,
-                Poll::Pending => {
-                    at_once = 0;
-                    let now = Instant::now();
-                    if std::mem::take(&mut is_heard) {
-                        patience.silent_until = now + patience.silence;
+            let chunk = tokio::select! {
+                biased;
+                message = self.inbox.recv() => {
+                    self.take_aside(message).await?;
+                    if self.state.open_call().is_none() || self.state.cancelled().is_some() {
+                        return Ok(Heard::Fault(CallFault::Stopped, Cost::Doubtful));
                     }
-                    if unshown.is_due(now) {
-                        self.show(ask, &mut unshown, now);
+                    continue;
+                }
+                chunk = stream.next() => chunk,
+                () = alarm.as_mut() => {
+                    if let Some(cause) = self.out_of_patience(&patience, ask.purpose) {
+                        return Ok(Heard::Fault(cause, Cost::Doubtful));
                     }
-                    let wakes = unshown.due.map_or(patience.ends(), |due| due.min(patience.ends()));
-                    if alarm.deadline() > wakes {
-                        alarm.as_mut().reset(wakes);
-                    }
-                    tokio::select! {
-                        biased;
-                        message = self.inbox.recv() => {
-                            self.take_aside(message).await?;
-                            if self.state.open_call().is_none() || self.state.cancelled().is_some() {
-                                return Ok(Heard::Fault(CallFault::Stopped, Cost::Doubtful));
-                            }
-                            continue;
-                        }
-                        chunk = stream.next() => chunk,
-                        () = alarm.as_mut() => match self.out_of_patience(&patience, ask.purpose) {
-                            Some(cause) => return Ok(Heard::Fault(cause, Cost::Doubtful)),
-                            None => {
-                                alarm.as_mut().reset(patience.ends());
-                                continue;
-                            }
-                        },
-                    }
+                    alarm.as_mut().reset(patience.ends());
+                    self.show(ask, &mut unshown, Instant::now());
+                    continue;
                 }
             };
-            is_heard = true;
+            let now = Instant::now();
+            patience.silent_until = now + patience.silence;
             let text = match chunk {
                 Some(Ok(Chunk::Waiting(why))) => {
                     self.tree.watchers.send(Live::Waiting { session: self.state.session().clone(), why });
@@ -278,7 +241,14 @@ impl Driver {
                 None => break,
             };
             match text {
-                Ok(Some(text)) => unshown.text.push_str(&text),
+                Ok(Some(text)) => {
+                    unshown.text.push_str(&text);
+                    if now >= unshown.due {
+                        self.show(ask, &mut unshown, now);
+                    } else if unshown.due < alarm.deadline() {
+                        alarm.as_mut().reset(unshown.due);
+                    }
+                }
                 Ok(None) if ingest.is_done() => break,
                 Ok(None) => {}
                 Err(error) => return Ok(Heard::Fault(fault(error), cost)),
@@ -323,8 +293,7 @@ impl Driver {
     /// Shows what has come since the last time in one piece. A summary of earlier turns is no reply to anybody.
     fn show(&self, ask: &Ask, unshown: &mut Unshown, now: Instant) {
         let text = std::mem::take(&mut unshown.text);
-        unshown.due = None;
-        unshown.shown = Some(now);
+        unshown.due = now + FLOW;
         if !text.is_empty() && ask.purpose != Purpose::Compaction && self.tree.watchers.are_there() {
             let session = self.state.session().clone();
             self.tree.watchers.send(Live::Delta { session, turn: ask.turn, text: text.into() });

@@ -16,6 +16,10 @@ use crate::store::StoreError;
 
 /// How long a batch takes in more work. Together with the commit it stays around 5 ms on a fair disk.
 const BATCH: Duration = Duration::from_millis(2);
+/// How long a busy writer lets work gather before the next transaction: a commit costs far more than what is in it.
+const GATHER: Duration = Duration::from_micros(800);
+/// How much work a transaction had if the writer is busy.
+const BUSY: usize = 4;
 /// How often an idle writer looks whether somebody else wrote.
 const LOOK: Duration = Duration::from_millis(25);
 /// How often a commit is tried again while another program holds the database, each time after waiting for it.
@@ -103,6 +107,8 @@ pub(super) struct Writer {
     checkpointer: Checkpointer,
     times: LeaseTimes,
     known: Known,
+    /// Whether the last transaction had much work.
+    is_busy: bool,
     /// The last `data_version` seen. SQLite changes it only for commits of other connections than this one, which is
     /// why the writer itself looks: its own commits never stir anybody.
     seen: i64,
@@ -119,14 +125,19 @@ impl Writer {
         let lock = Lock::open(&place)?;
         let seen = data_version(&connection).map_err(|error| store_error(&place, error))?;
         let (times, known) = (LeaseTimes::default(), Known::default());
-        Ok(Writer { place, connection, lock, queue, stir, checkpointer, times, known, seen })
+        Ok(Writer { place, connection, lock, queue, stir, checkpointer, times, known, is_busy: false, seen })
     }
 
     /// Works until the store is dropped and the queue is empty.
     pub(super) fn run(mut self) {
         loop {
             match self.queue.recv_timeout(LOOK) {
-                Ok(job) => self.batch(job),
+                Ok(job) => {
+                    if self.is_busy {
+                        std::thread::sleep(GATHER);
+                    }
+                    self.batch(job);
+                }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     look(&self.connection, &mut self.seen, &mut self.known, &self.stir)
                 }
@@ -139,7 +150,9 @@ impl Writer {
     /// done, say for want of room, fails alone.
     fn batch(&mut self, first: Box<dyn Job>) {
         let mut jobs = vec![first];
-        match self.transact(&mut jobs, Intake::Queue) {
+        let result = self.transact(&mut jobs, Intake::Queue);
+        self.is_busy = jobs.len() >= BUSY;
+        match result {
             Ok(()) => jobs.into_iter().for_each(|job| job.answer(Ok(()))),
             Err(error) if jobs.len() == 1 => jobs.into_iter().for_each(|job| job.answer(Err(error.clone()))),
             Err(_) => {
