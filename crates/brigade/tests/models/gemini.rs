@@ -69,12 +69,14 @@ async fn reasons_to_stop_are_told_apart() {
         assert!(matches!(&error, ModelError::Transient(text) if text.contains(reason)), "{error:?}");
     }
     let blocked = json!({ "promptFeedback": { "blockReason": "PROHIBITED_CONTENT" }, "usageMetadata": { "promptTokenCount": 9 } });
-    let (reply, usage) = hear(&stream(&[blocked])).await.unwrap();
-    assert_eq!((reply.stop, usage.input, usage.output), (Stop::Refusal, 9, 0));
-    assert!(
-        reply.text.as_str().contains("mock blocked the request")
-            && reply.text.as_str().contains("PROHIBITED")
-    );
+    let error = hear(&stream(&[blocked])).await.unwrap_err();
+    let words = |text: &str| text.contains("mock blocked the request") && text.contains("PROHIBITED");
+    assert!(matches!(&error, ModelError::Fatal(text) if words(text)), "{error:?}");
+    for reason in ["SAFETY", "MAX_TOKENS"] {
+        let cut = piece(&json!([{ "functionCall": { "name": "read" } }]), reason);
+        let (reply, _) = hear(&stream(&[cut])).await.unwrap();
+        assert_eq!(calls(&reply), [("read", "{", None)], "a call that was cut is not one without arguments");
+    }
     let nameless = hear(&stream(&[piece(&json!([{ "functionCall": { "args": {} } }]), "STOP")])).await;
     assert!(matches!(nameless, Err(ModelError::Transient(_))), "{nameless:?}");
 }
