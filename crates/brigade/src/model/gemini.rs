@@ -31,7 +31,7 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    /// Gemini, or a server that speaks the same.
+    /// Gemini, or a server that speaks the same. An address without a version such as `/v1beta` is taken for that one.
     pub fn new(endpoint: Endpoint) -> Gemini {
         Gemini { endpoint, written: Written::default() }
     }
@@ -45,7 +45,8 @@ impl Model for Gemini {
                 return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));
             }
         };
-        let path = path(&request.model);
+        let version = if self.endpoint.names_version() { "" } else { "/v1beta" };
+        let path = format!("{version}{}", path(&request.model));
         let decoder = reply::Decoder::new(self.endpoint.clone(), request.model, body.len());
         let mut post = self.endpoint.post(&path, body);
         if let Some(key) = self.endpoint.key_header("") {

@@ -23,7 +23,7 @@ pub(super) use endpoint::place;
 pub use endpoint::{Endpoint, EndpointError, Place};
 pub(super) use failure::{in_stream, refused};
 pub(super) use fetch::{Unfetched, fetch};
-pub(super) use ids::{arguments, call_ids};
+pub(super) use ids::{arguments, call_ids, said_arguments};
 pub use times::Times;
 
 /// Makes pieces of a reply out of events.

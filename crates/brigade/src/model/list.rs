@@ -55,9 +55,7 @@ pub async fn list(endpoint: &Endpoint, api: Api) -> Result<Vec<Listed>, ListErro
         Api::OpenAi => ("/models", header::AUTHORIZATION.as_str(), key("Bearer ")),
         Api::Anthropic if endpoint.ends_with("/v1") => ("/models?limit=1000", "x-api-key", key("")),
         Api::Anthropic => ("/v1/models?limit=1000", "x-api-key", key("")),
-        Api::Gemini if endpoint.ends_with("/v1beta") || endpoint.ends_with("/v1") => {
-            ("/models?pageSize=1000", "x-goog-api-key", key(""))
-        }
+        Api::Gemini if endpoint.names_version() => ("/models?pageSize=1000", "x-goog-api-key", key("")),
         Api::Gemini => ("/v1beta/models?pageSize=1000", "x-goog-api-key", key("")),
     };
     let mut request = endpoint.get(path);

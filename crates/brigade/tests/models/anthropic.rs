@@ -48,9 +48,11 @@ async fn reasons_to_stop_are_told_apart() {
     assert_eq!(stop("model_context_window_exceeded").await, Stop::Length);
     assert_eq!(stop("stop_sequence").await, Stop::End);
     assert_eq!(stop("pause_turn").await, Stop::End);
-    let cut = ANTHROPIC_CALLS.replace("\"tool_use\"}", "\"max_tokens\"}");
-    let (reply, _) = hear(&cut).await.unwrap();
-    assert_eq!((reply.stop, calls(&reply)[1].1), (Stop::Length, "{"));
+    for (reason, stop) in [("max_tokens", Stop::Length), ("refusal", Stop::Refusal)] {
+        let cut = ANTHROPIC_CALLS.replace("\"tool_use\"}", &format!("\"{reason}\"}}"));
+        let (reply, _) = hear(&cut).await.unwrap();
+        assert_eq!((reply.stop, calls(&reply)[1].1), (stop, "{"));
+    }
 }
 
 #[tokio::test]

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use brigade::Secret;
 use brigade::model::openai::OpenAi;
-use brigade::model::{Endpoint, EndpointError, ModelError, Pace, Times};
+use brigade::model::{Chunk, Endpoint, EndpointError, Model, ModelError, Pace, Times};
+use futures::StreamExt;
 
 use super::recorded::OPENAI_TEXT;
-use super::server::{KEY, Server, ask, hear, question, reply, send};
-use super::streams::{delta, openai_without_end};
+use super::server::{KEY, Server, ask, calls, hear, question, reply, send};
+use super::streams::{delta, openai, openai_without_end};
 
 async fn failure(status: &'static str, headers: &'static str, body: &'static str) -> ModelError {
     ask(&Server::failing(status, headers, body).openai(), question()).await.unwrap_err()
@@ -63,6 +64,23 @@ async fn a_key_that_a_reply_says_is_taken_out() {
 }
 
 #[tokio::test]
+async fn a_word_that_serves_as_a_key_is_left_in_replies_and_taken_out_of_errors() {
+    for key in ["ollama", "0123456789012345", "correct-horse-battery", "k3y-of-15-chars"] {
+        let words = r#"{"content":"Try KEY.","tool_calls":[{"function":{"name":"read","arguments":"{\"path\":\"KEY\"}"}}]}"#;
+        let event = delta(&words.replace("KEY", key), "tool_calls");
+        let server = Server::streaming(&openai(&[&event]));
+        let with_key =
+            |server: &Server| Endpoint::new("mock", &server.url("/v1"), Some(Secret::new(key))).unwrap();
+        let (reply, _) = ask(&OpenAi::compatible(with_key(&server)), question()).await.unwrap();
+        assert_eq!(reply.text.as_str(), format!("Try {key}."));
+        assert_eq!(calls(&reply)[0].1, format!(r#"{{"path":"{key}"}}"#));
+        let server = Server::streaming(&format!(r#"data: {{"error":{{"message":"Not {key}"}}}}{}"#, "\n\n"));
+        let error = ask(&OpenAi::compatible(with_key(&server)), question()).await.unwrap_err();
+        transient(&error, &["Not (key)"]);
+    }
+}
+
+#[tokio::test]
 async fn what_may_pass_is_transient() {
     let statuses = [
         "408 Request Timeout",
@@ -87,6 +105,7 @@ async fn what_may_pass_is_transient() {
     let json = "Content-Type: application/json\r\n";
     let loading = r#"{"error":{"code":503,"message":"Loading model"}}"#;
     transient(&failure("200 OK", json, loading).await, &["Loading model", "instead of replying"]);
+    transient(&failure("200 OK", json, r#"{"detail":"Not ready"}"#).await, &["Not ready", "base_url"]);
     let closed = Server::start(|_, _| {});
     transient(&ask(&closed.openai(), question()).await.unwrap_err(), &["mock"]);
     let nobody = Endpoint::new("nobody", "http://127.0.0.1:9/v1", None).unwrap();
@@ -101,10 +120,69 @@ async fn a_conversation_that_is_too_long_is_said_in_clear_words() {
     for body in [openai, llama] {
         overflow(&failure("400 Bad Request", "", body).await, &["longer than the context window"]);
     }
+    for words in [
+        "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+        "This model's maximum prompt length is 131072 but the request contains 140000 tokens.",
+        "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
+        "Make sure that max_model_len is no smaller than the number of text tokens.",
+    ] {
+        let server = Server::start(move |_, connection| {
+            let body = format!(r#"{{"error":{{"message":"{words}","type":"BadRequestError"}}}}"#);
+            send(connection, &reply("400 Bad Request", "", body.as_bytes()));
+        });
+        overflow(&ask(&server.openai(), question()).await.unwrap_err(), &["longer than the context window"]);
+    }
     let json = "Content-Type: application/json\r\n";
     overflow(&failure("200 OK", json, llama).await, &["longer than the context window"]);
     let stream = format!("data: {openai}\n\n");
     overflow(&hear(&stream).await.unwrap_err(), &["longer than the context window"]);
+}
+
+/// What comes of a reply that is no stream: the error, and whether the provider may have worked.
+async fn instead(kind: &str, body: &str) -> (ModelError, bool) {
+    let whole = reply("200 OK", &format!("Content-Type: {kind}\r\n"), body.as_bytes());
+    let server = Server::start(move |_, connection| send(connection, &whole));
+    let mut stream = server.openai().stream(question());
+    let mut has_begun = false;
+    loop {
+        match stream.next().await.expect("it fails") {
+            Ok(chunk) => has_begun |= matches!(chunk, Chunk::Usage(_)),
+            Err(error) => return (error, has_begun),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_whole_reply_instead_of_a_stream_is_not_asked_for_again_and_may_be_paid_for() {
+    let long = format!(r#"{{"id":"c1","choices":[{{"message":{{"content":"{}"}}}}]}}"#, "x".repeat(100_000));
+    for body in [
+        r#"{"id":"c1","choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}],"error":null}"#,
+        r#"{"type":"message","content":[{"type":"text","text":"Hi"}]}"#,
+        r#"{"candidates":[{"finishReason":"STOP"}]}"#,
+        r#"[{"candidates":[{"content":{"parts":[{"text":"Hi"}]}}]},{"candidates":[{"finishReason":"STOP"}]}]"#,
+        r#"{"object":"response","output":[]}"#,
+        &long,
+    ] {
+        let (error, has_begun) = instead("application/json; charset=utf-8", body).await;
+        fatal(&error, &["whole reply", "application/json", "base_url", "does not stream"]);
+        assert!(has_begun, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn errors_and_pages_instead_of_a_stream_cost_nothing() {
+    for (kind, body) in [
+        ("application/json", r#"{"error":{"code":503,"message":"Loading"},"choices":[]}"#),
+        ("application/json", r#"[{"error":{"code":503,"message":"Loading"}}]"#),
+        ("text/html", r#"<meta name="x" "content"="y"> Loading"#),
+    ] {
+        let (error, has_begun) = instead(kind, body).await;
+        transient(&error, &["Loading"]);
+        assert!(!has_begun, "{body}");
+    }
+    let (error, has_begun) = instead("application/json", r#"{"status":"queued"}"#).await;
+    transient(&error, &["application/json"]);
+    assert!(has_begun, "nobody knows what this is");
 }
 
 #[tokio::test]

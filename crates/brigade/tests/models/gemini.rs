@@ -5,7 +5,7 @@ use std::sync::Arc;
 use brigade::core::message::{CallResult, Stop};
 use brigade::core::{CallId, Message, Reply, ToolOutput, Usage};
 use brigade::model::gemini::Gemini;
-use brigade::model::{Endpoint, ModelError, Request};
+use brigade::model::{Api, Endpoint, ModelError, Request, list};
 use serde_json::{Value, json};
 
 use super::recorded::{GEMINI_CALLS, GEMINI_TEXT, RESPONSES_CALLS};
@@ -69,12 +69,14 @@ async fn reasons_to_stop_are_told_apart() {
         assert!(matches!(&error, ModelError::Transient(text) if text.contains(reason)), "{error:?}");
     }
     let blocked = json!({ "promptFeedback": { "blockReason": "PROHIBITED_CONTENT" }, "usageMetadata": { "promptTokenCount": 9 } });
-    let (reply, usage) = hear(&stream(&[blocked])).await.unwrap();
-    assert_eq!((reply.stop, usage.input, usage.output), (Stop::Refusal, 9, 0));
-    assert!(
-        reply.text.as_str().contains("mock blocked the request")
-            && reply.text.as_str().contains("PROHIBITED")
-    );
+    let error = hear(&stream(&[blocked])).await.unwrap_err();
+    let words = |text: &str| text.contains("mock blocked the request") && text.contains("PROHIBITED");
+    assert!(matches!(&error, ModelError::Fatal(text) if words(text)), "{error:?}");
+    for reason in ["SAFETY", "MAX_TOKENS"] {
+        let cut = piece(&json!([{ "functionCall": { "name": "read" } }]), reason);
+        let (reply, _) = hear(&stream(&[cut])).await.unwrap();
+        assert_eq!(calls(&reply), [("read", "{", None)], "a call that was cut is not one without arguments");
+    }
     let nameless = hear(&stream(&[piece(&json!([{ "functionCall": { "args": {} } }]), "STOP")])).await;
     assert!(matches!(nameless, Err(ModelError::Transient(_))), "{nameless:?}");
 }
@@ -157,6 +159,27 @@ async fn requests_say_everything_and_send_signatures_back_on_their_parts() {
     );
     assert!(head.contains(&format!("x-goog-api-key: {KEY}")) && !head.contains("authorization"));
     assert_eq!(request.matches(KEY).count(), 1, "the key is in its header and nowhere else");
+}
+
+#[tokio::test]
+async fn an_address_without_a_version_gets_one_in_requests_and_lists() {
+    for (base, before) in [
+        ("", "/v1beta"),
+        ("/proxy", "/proxy/v1beta"),
+        ("/vertex/", "/vertex/v1beta"),
+        ("/v1beta/", "/v1beta"),
+        ("/v1", "/v1"),
+        ("/v1/publishers/google", "/v1/publishers/google"),
+    ] {
+        let server = Server::streaming(GEMINI_TEXT);
+        ask(&Gemini::new(server.endpoint(base)), question()).await.unwrap();
+        let _ = list(&server.endpoint(base), Api::Gemini).await;
+        let requests = server.requests();
+        let asked = format!("POST {before}/models/small:streamGenerateContent?alt=sse ");
+        assert!(requests[0].starts_with(&asked), "{base}: {}", requests[0]);
+        let listed = format!("GET {before}/models?pageSize=1000 ");
+        assert!(requests[1].starts_with(&listed), "{base}: {}", requests[1]);
+    }
 }
 
 #[tokio::test]

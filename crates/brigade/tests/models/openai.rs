@@ -124,9 +124,23 @@ async fn reasons_to_stop_are_told_apart() {
     assert_eq!(stop(r#"{"content":"x"}"#, "content_filter").await, Stop::Refusal);
     assert_eq!(stop(r#"{"refusal":"I will not."}"#, "stop").await, Stop::Refusal);
     assert_eq!(stop(r#"{"content":"x"}"#, "eos").await, Stop::End);
-    let cut = delta(r#"{"tool_calls":[{"index":0,"function":{"name":"read"}}]}"#, "length");
-    let (reply, _) = hear(&openai(&[&cut])).await.unwrap();
-    assert_eq!(calls(&reply), [("read", "{", None)], "a call that was cut is not one without arguments");
+    for reason in ["length", "content_filter"] {
+        let cut = delta(r#"{"tool_calls":[{"index":0,"function":{"name":"read"}}]}"#, reason);
+        let (reply, _) = hear(&openai(&[&cut])).await.unwrap();
+        assert_eq!(calls(&reply), [("read", "{", None)], "a call that was cut is not one without arguments");
+    }
+}
+
+#[tokio::test]
+async fn thoughts_that_only_the_total_counts_are_output() {
+    let counted = async |usage: &str| {
+        let count = format!(r#"{{"choices":[],"usage":{usage}}}"#);
+        let usage = hear(&openai(&[&delta(r#"{"content":"x"}"#, "stop"), &count])).await.unwrap().1;
+        (usage.input, usage.output)
+    };
+    assert_eq!(counted(r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":115}"#).await, (10, 105));
+    assert_eq!(counted(r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}"#).await, (10, 5));
+    assert_eq!(counted(r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":3}"#).await, (10, 5));
 }
 
 #[tokio::test]

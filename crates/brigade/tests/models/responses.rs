@@ -130,9 +130,15 @@ async fn reasons_to_stop_are_told_apart() {
     assert_eq!((reply.text.as_str(), reply.stop), ("No.", Stop::Refusal));
     let begun = json!({ "type": "response.output_item.added", "output_index": 0, "item":
         { "type": "function_call", "call_id": "x", "name": "read", "arguments": "" } });
-    let cut = json!({ "type": "response.incomplete", "response": {} });
-    let (reply, _) = hear(&stream(&[begun, cut])).await.unwrap();
-    assert_eq!(calls(&reply), [("read", "{", Some("x"))], "a call that was cut is not one without arguments");
+    for details in [Value::Null, json!({ "reason": "content_filter" })] {
+        let cut = json!({ "type": "response.incomplete", "response": { "incomplete_details": details } });
+        let (reply, _) = hear(&stream(&[begun.clone(), cut])).await.unwrap();
+        assert_eq!(
+            calls(&reply),
+            [("read", "{", Some("x"))],
+            "a call that was cut is not one without arguments"
+        );
+    }
 }
 
 #[tokio::test]

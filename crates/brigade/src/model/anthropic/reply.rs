@@ -209,9 +209,7 @@ impl Decoder {
         };
         for (name, provider_id, arguments) in std::mem::take(&mut self.calls) {
             chunks.push_back(Chunk::Call { name, provider_id });
-            // A call that the limit cut before its arguments is not one without arguments.
-            let is_cut = stop == Stop::Length && arguments.trim().is_empty();
-            chunks.push_back(Chunk::Arguments(if is_cut { "{".to_owned() } else { arguments }));
+            chunks.push_back(http::said_arguments(stop, arguments));
         }
         chunks.push_back(Chunk::Usage(self.usage()));
         chunks.push_back(Chunk::Done(stop));

@@ -74,14 +74,25 @@ impl Quota {
         longest: Duration,
     ) {
         let (Some(remaining), Some(reset)) = (said.remaining, said.reset) else { return };
+        // Whoever answers with a limit of nothing has none.
+        if said.limit == Some(0) {
+            *quota = None;
+            return;
+        }
         // Nobody fails because of what a reply that succeeded said: after the longest wait it is tried.
         let span = reset.clamp(SHORTEST_SPAN.min(longest), longest);
         let left = remaining.saturating_sub(unanswered);
         *quota = Some(Quota { left, limit: said.limit, span, until: now + span });
     }
 
-    /// When there is something left; `None` means now. After the reset the whole limit counts, until a reply says more.
-    pub(super) fn ready(quota: &mut Option<Quota>, now: Instant, unanswered: u64) -> Option<Instant> {
+    /// When there is enough left; `None` means now. After the reset the whole limit counts, until a reply says more. What
+    /// is larger than the limit goes when all of it is left.
+    pub(super) fn ready(
+        quota: &mut Option<Quota>,
+        now: Instant,
+        amount: u64,
+        unanswered: u64,
+    ) -> Option<Instant> {
         let known = quota.as_mut()?;
         if now >= known.until {
             let Some(limit) = known.limit else {
@@ -91,7 +102,9 @@ impl Quota {
             known.left = limit.saturating_sub(unanswered);
             known.until = now + known.span;
         }
-        (known.left == 0).then_some(known.until)
+        // Without a limit nobody knows whether more than this is ever left.
+        let needed = known.limit.map_or(1, |limit| amount.min(limit)).max(1);
+        (known.left < needed).then_some(known.until)
     }
 
     pub(super) fn take(&mut self, amount: u64) {

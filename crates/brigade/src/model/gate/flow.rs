@@ -142,13 +142,13 @@ impl Flow {
         if let Some(at) = pauses.into_iter().flatten().max() {
             return Answer::At(at, Why::Paced);
         }
-        for (quota, unanswered) in
-            [(&mut self.requests_left, self.unanswered), (&mut self.tokens_left, self.unanswered_tokens)]
-        {
-            let Some(at) = Quota::ready(quota, now, unanswered) else { continue };
-            let why = Why::Asked(at.saturating_duration_since(now));
-            // Replies that are still to come may know better.
-            return if unanswered > 0 { Answer::Later(why) } else { Answer::At(at, why) };
+        // Replies that are still to come may know better, and wake whoever waits.
+        let resets = [
+            Quota::ready(&mut self.requests_left, now, 1, self.unanswered),
+            Quota::ready(&mut self.tokens_left, now, cost, self.unanswered_tokens),
+        ];
+        if let Some(at) = resets.into_iter().flatten().max() {
+            return Answer::At(at, Why::Asked(at.saturating_duration_since(now)));
         }
         Answer::Go(self.send(now, entered, cost))
     }
@@ -230,8 +230,9 @@ impl Flow {
             self.refusal += 1;
             self.refused_in_a_row += 1;
             self.growth = WARY_GROWTH;
-            match self.observed.rate(now, wait) {
-                Some(rate) => self.learned = Some(Learned::new(rate, until)),
+            // A wait that nobody waits for is a quota that is used up, and says nothing about a rate.
+            match self.observed.rate(now, wait).filter(|_| wait <= self.longest_wait) {
+                Some(rate) => self.learned = Some(Learned::new(rate, until, self.longest_wait)),
                 None => self.shrink(),
             }
         }

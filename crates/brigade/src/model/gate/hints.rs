@@ -102,7 +102,9 @@ fn scarcest(headers: &HeaderMap, names: &[Names], now: i64) -> Allowance {
         reset: text(headers, reset).and_then(|text| moment(text, now)),
     };
     let said = names.iter().map(read).filter(|allowance| *allowance != Allowance::default());
-    said.min_by_key(|allowance| allowance.remaining.unwrap_or(u64::MAX)).unwrap_or_default()
+    // A limit of nothing is none, and any other goes before it.
+    let order = |said: &Allowance| (said.limit == Some(0), said.remaining.unwrap_or(u64::MAX));
+    said.min_by_key(order).unwrap_or_default()
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

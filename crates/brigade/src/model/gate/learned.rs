@@ -55,6 +55,8 @@ impl Observed {
 #[derive(Debug)]
 pub(super) struct Learned {
     rate: f64,
+    /// No pause is longer than this.
+    longest: Duration,
     /// For how long requests have waited for this pace and were not refused.
     probed: Duration,
     sent: u32,
@@ -62,8 +64,8 @@ pub(super) struct Learned {
 }
 
 impl Learned {
-    pub(super) fn new(rate: f64, from: Instant) -> Learned {
-        Learned { rate, probed: Duration::ZERO, sent: 0, next: from }
+    pub(super) fn new(rate: f64, from: Instant, longest: Duration) -> Learned {
+        Learned { rate, longest, probed: Duration::ZERO, sent: 0, next: from }
     }
 
     /// When the next request may go; `None` means now.
@@ -85,6 +87,7 @@ impl Learned {
     fn interval(&self) -> Duration {
         let steps = self.probed.as_secs_f64().min(f64::from(self.sent) / STEP);
         let above = (BELOW + CURVE * steps.powi(2)).min(MOST_ABOVE);
-        Duration::try_from_secs_f64(1.0 / (self.rate * above)).unwrap_or(LONGEST_GAP)
+        let interval = Duration::try_from_secs_f64(1.0 / (self.rate * above)).unwrap_or(LONGEST_GAP);
+        interval.min(self.longest)
     }
 }

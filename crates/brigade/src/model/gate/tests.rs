@@ -280,7 +280,7 @@ fn what_the_provider_says_is_left_is_not_exceeded() {
     assert_eq!(fourth.len(), 1);
     story.flow.accepted(story.now, &mut other, &told(0, 1000));
     story.flow.over(&mut other);
-    assert!(matches!(story.ask(), Answer::Later(Why::Asked(_))), "other replies may know better");
+    assert_eq!(story.next(), 1000, "whatever the others say, it is over then");
     story.accept(third);
     for one in fourth {
         story.accept(one);
@@ -297,6 +297,97 @@ fn what_the_provider_says_is_left_is_not_exceeded() {
     let mut one = story.go();
     story.flow.accepted(story.now, &mut one, &told(0, 86_400_000));
     assert_eq!(story.next(), MINUTES.as_millis());
+}
+
+fn left(limit: Option<u64>, remaining: u64) -> Allowance {
+    Allowance { limit, remaining: Some(remaining), reset: Some(Duration::from_secs(1)) }
+}
+
+#[test]
+fn a_limit_of_nothing_is_no_limit() {
+    let nothing = left(Some(0), 0);
+    for hints in
+        [Hints { requests: nothing, ..Hints::default() }, Hints { tokens: nothing, ..Hints::default() }]
+    {
+        let mut story = Story::new(Pace::default());
+        let mut one = story.go();
+        story.flow.accepted(story.now, &mut one, &hints);
+        story.flow.over(&mut one);
+        story.go();
+    }
+    let both = read(&[
+        ("anthropic-ratelimit-tokens-limit", "0"),
+        ("anthropic-ratelimit-tokens-remaining", "0"),
+        ("anthropic-ratelimit-input-tokens-limit", "9"),
+        ("anthropic-ratelimit-input-tokens-remaining", "7"),
+    ]);
+    assert_eq!(both.tokens.remaining, Some(7), "another limit is not hidden by it");
+}
+
+#[test]
+fn after_a_reset_one_goes_however_small_the_limit_is() {
+    for hints in [
+        Hints { requests: left(Some(1), 0), ..Hints::default() },
+        // A request has a hundred tokens, and the limit is lower.
+        Hints { tokens: left(Some(7), 0), ..Hints::default() },
+        Hints { tokens: left(None, 0), ..Hints::default() },
+    ] {
+        let mut story = Story::new(Pace::default());
+        let mut one = story.go();
+        story.flow.accepted(story.now, &mut one, &hints);
+        story.flow.over(&mut one);
+        assert_eq!(story.next(), 1000);
+        story.after(1000).go();
+    }
+}
+
+#[test]
+fn a_request_waits_for_as_many_tokens_as_it_has() {
+    let told = |limit, remaining| {
+        let mut story = Story::new(Pace::default());
+        let mut one = story.go();
+        let hints = Hints { tokens: left(limit, remaining), ..Hints::default() };
+        story.flow.accepted(story.now, &mut one, &hints);
+        story.flow.over(&mut one);
+        story
+    };
+    assert_eq!(told(Some(1000), 99).next(), 1000);
+    told(Some(1000), 99).after(1000).go();
+    told(Some(1000), 100).go();
+    told(Some(50), 50).go();
+    told(None, 1).go();
+}
+
+#[test]
+fn a_wait_that_nobody_waits_for_teaches_no_rate() {
+    let mut story = Story::new(Pace { concurrency: Some(30), ..Pace::default() });
+    let mut sent = story.burst();
+    let refused = sent.split_off(5);
+    for one in sent {
+        story.accept(one);
+    }
+    for one in refused {
+        story.refuse(one, &wait(3_600_000));
+    }
+    let one = story.after(3_600_000).go();
+    story.accept(one);
+    // Five in an hour would be one in twelve minutes.
+    story.go();
+}
+
+#[test]
+fn no_pause_that_was_learned_is_longer_than_the_longest_wait() {
+    let mut story = Story::new(Pace::default());
+    story.flow = Flow::new(Pace::default(), Duration::from_secs(2), story.now);
+    for _ in 0..5 {
+        let one = story.after(60_000).go();
+        story.accept(one);
+    }
+    let one = story.go();
+    story.refuse(one, &wait(1000));
+    let one = story.after(1000).go();
+    story.accept(one);
+    assert_eq!(story.next(), 2000);
 }
 
 fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {

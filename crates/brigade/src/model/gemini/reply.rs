@@ -126,7 +126,7 @@ impl Decoder {
             let number = self.calls.len();
             self.signed.extend(signature.map(|signature| Signed::Call { number, signature }));
             let arguments = call.args.as_deref().map(RawValue::get).filter(|args| *args != "null");
-            let arguments = arguments.unwrap_or("{}").to_owned();
+            let arguments = arguments.unwrap_or_default().to_owned();
             self.other_bytes += name.len() + arguments.len();
             self.calls.push((call.id.filter(|id| !id.is_empty()), name, arguments));
             return Ok(());
@@ -149,10 +149,10 @@ impl Decoder {
     fn finish(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
         let stop = match (self.blocked.take(), self.finish.take()) {
             (Some(why), _) => {
-                let said =
-                    format!("{} blocked the request before the model saw it: {why}", self.endpoint.name());
-                chunks.push_back(Chunk::Text(said));
-                Stop::Refusal
+                let name = self.endpoint.name();
+                return Err(ModelError::Fatal(format!(
+                    "{name} blocked the request before the model saw it: {why}; asking again would not help"
+                )));
             }
             (None, Some((reason, words))) => self.stop(&reason, &words)?,
             (None, None) => return Err(http::cut(&self.endpoint)),
@@ -164,7 +164,7 @@ impl Decoder {
         }
         for (provider_id, name, arguments) in std::mem::take(&mut self.calls) {
             chunks.push_back(Chunk::Call { name, provider_id });
-            chunks.push_back(Chunk::Arguments(arguments));
+            chunks.push_back(http::said_arguments(stop, arguments));
         }
         chunks.push_back(Chunk::Usage(self.usage()));
         chunks.push_back(Chunk::Done(stop));

@@ -17,6 +17,8 @@ use crate::secret::Secret;
 const USER_AGENT: &str = concat!("brigade/", env!("CARGO_PKG_VERSION"));
 /// Shorter keys are those of local servers that take any word; to hide such a word would spoil messages.
 const LEAST_KEY: usize = 6;
+/// In replies a key is hidden from this length on, and only with letters and digits: a shorter one may be a word that is meant.
+const LEAST_KEY_IN_REPLY: usize = 16;
 
 /// Where a provider is. All clones share one gate and one pool of connections. Redirects and proxies are not followed, so that a
 /// key goes to the address that the person wrote and to no other.
@@ -170,17 +172,31 @@ impl Endpoint {
         self.base.path().trim_end_matches('/').ends_with(part)
     }
 
+    /// Whether a part of the path names the version of an API, such as `v1beta`.
+    pub(in super::super) fn names_version(&self) -> bool {
+        let is_version = |part: &str| {
+            part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+        };
+        self.base.path().split('/').any(is_version)
+    }
+
     /// The key as the value of a header, where there is one.
     pub(in super::super) fn key_header(&self, prefix: &str) -> Option<HeaderValue> {
         sensitive(prefix, self.key.as_ref()?)
     }
 
-    /// The text without the key.
+    /// The text of an error without the key.
     pub(super) fn hide(&self, text: String) -> String {
         match &self.key {
-            Some(key) if key.expose().len() >= LEAST_KEY && text.contains(key.expose()) => {
-                text.replace(key.expose(), "(key)")
-            }
+            Some(key) if key.expose().len() >= LEAST_KEY => without(text, key),
+            Some(_) | None => text,
+        }
+    }
+
+    /// A part of a reply without the key, where nobody can have meant anything else by it.
+    pub(super) fn hide_in_reply(&self, text: String) -> String {
+        match &self.key {
+            Some(key) if is_no_word(key.expose()) => without(text, key),
             Some(_) | None => text,
         }
     }
@@ -192,6 +208,15 @@ impl Endpoint {
             ModelError::Overflow(text) => ModelError::Overflow(self.hide(text)),
         }
     }
+}
+
+fn without(text: String, key: &Secret) -> String {
+    if text.contains(key.expose()) { text.replace(key.expose(), "(key)") } else { text }
+}
+
+fn is_no_word(key: &str) -> bool {
+    let has = |kind: fn(&char) -> bool| key.chars().any(|letter| kind(&letter));
+    key.len() >= LEAST_KEY_IN_REPLY && has(char::is_ascii_alphabetic) && has(char::is_ascii_digit)
 }
 
 fn sensitive(prefix: &str, key: &Secret) -> Option<HeaderValue> {

@@ -15,6 +15,7 @@ use super::super::gate::{Hints, Passed, Permit, Place};
 use super::super::sse::{Event, Parser};
 use super::super::{Chunk, ModelError};
 use super::endpoint::Endpoint;
+use super::failure::Instead;
 use super::{Decoder, cut, failure};
 use crate::clock;
 
@@ -202,10 +203,13 @@ impl<D: Decoder> Exchange<D> {
         let hints = Hints::read(response.headers(), clock::now());
         let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or("text/event-stream").to_ascii_lowercase();
-        if !response.status().is_success() || !kind.starts_with("text/event-stream") {
+        if !response.status().is_success() {
             let status = response.status().as_u16();
-            let error = failed_reply(&self.endpoint, response, &kind).await;
+            let error = failed_reply(&self.endpoint, response).await;
             return self.turned_away(status, error, &hints, again);
+        }
+        if !kind.starts_with("text/event-stream") {
+            return self.no_stream(response, &kind).await;
         }
         if let Some(permit) = &mut self.permit {
             permit.accepted(&hints);
@@ -242,6 +246,17 @@ impl<D: Decoder> Exchange<D> {
             let refused = format!("{said}; it refused the request {} times", self.refusals);
             self.failed = Some(ModelError::Transient(refused));
         }
+    }
+
+    async fn no_stream(&mut self, mut response: Response, kind: &str) {
+        let text = error_text(&self.endpoint, &mut response).await;
+        self.failed = Some(match failure::no_stream(&self.endpoint, kind, &text) {
+            Instead::Failure(error) => error,
+            Instead::Work(error) => {
+                self.may_have_begun();
+                error
+            }
+        });
     }
 
     /// Tells whoever pays that the provider may have worked, whatever comes.
@@ -299,7 +314,7 @@ impl<D: Decoder> Exchange<D> {
         let fed = self.parser.feed(bytes, &mut self.events);
         for mut event in self.events.drain(..) {
             // Whoever says the key in a reply would have it stored and shown.
-            event.data = self.endpoint.hide(event.data);
+            event.data = self.endpoint.hide_in_reply(event.data);
             self.decoder.take(&event, &mut self.chunks)?;
             if matches!(self.chunks.back(), Some(Chunk::Done(_))) {
                 break;
@@ -353,7 +368,14 @@ impl Alarm {
     }
 }
 
-pub(super) async fn failed_reply(endpoint: &Endpoint, mut response: Response, kind: &str) -> ModelError {
+pub(super) async fn failed_reply(endpoint: &Endpoint, mut response: Response) -> ModelError {
+    let text = error_text(endpoint, &mut response).await;
+    let retry = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    failure::status(endpoint, response.status().as_u16(), retry, &text)
+}
+
+/// The beginning of a body, without the key.
+async fn error_text(endpoint: &Endpoint, response: &mut Response) -> String {
     let mut body = Vec::new();
     let read = async {
         while let Ok(Some(bytes)) = response.chunk().await {
@@ -366,10 +388,5 @@ pub(super) async fn failed_reply(endpoint: &Endpoint, mut response: Response, ki
     };
     // What came in time is enough for a message.
     let _ = tokio::time::timeout(ERROR_TIME, read).await;
-    let retry = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let text = endpoint.hide(String::from_utf8_lossy(&body).into_owned());
-    match response.status().is_success() {
-        true => failure::no_stream(endpoint, kind, &text),
-        false => failure::status(endpoint, response.status().as_u16(), retry, &text),
-    }
+    endpoint.hide(String::from_utf8_lossy(&body).into_owned())
 }

@@ -12,19 +12,25 @@ use super::endpoint::Endpoint;
 /// How much of a provider's message is shown.
 const SHOWN: usize = 400;
 
-const OVERFLOW: [&str; 11] = [
+const OVERFLOW: [&str; 15] = [
     "context_length_exceeded",
     "exceed_context_size",
     "maximum context length",
     "context window",
     "context length",
     "context size",
+    "context limit",
+    "maximum prompt length",
+    "maximum model length",
+    "max_model_len",
     "prompt is too long",
     "input is too long",
     "too many tokens",
     "exceeds the maximum number of tokens",
     "request_too_large",
 ];
+/// What a whole reply has, in one API or another.
+const COMPLETION: [&str; 4] = ["choices", "content", "candidates", "output"];
 /// Words of errors that stay, whatever their number is.
 const LASTING: [&str; 10] = [
     "invalid_request",
@@ -66,21 +72,39 @@ pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body
     }
 }
 
+/// What came in the place of a stream.
+pub(super) enum Instead {
+    /// An error, or the page of a gateway: nobody worked.
+    Failure(ModelError),
+    /// Something else, for which the provider may have worked.
+    Work(ModelError),
+}
+
 /// A reply that succeeded and is no stream.
-pub(super) fn no_stream(endpoint: &Endpoint, kind: &str, body: &str) -> ModelError {
+pub(super) fn no_stream(endpoint: &Endpoint, kind: &str, body: &str) -> Instead {
+    let value: Option<Value> = serde_json::from_str(body).ok();
+    let value = value.as_ref().map(only);
     // Some servers fail with a status of success.
-    if let Some(error) =
-        serde_json::from_str::<Value>(body).ok().as_ref().and_then(|value| value.get("error"))
-        && !error.is_null()
-    {
-        return judged(endpoint, error, "instead of replying");
+    if let Some(error) = value.and_then(|value| value.get("error")).filter(|error| !error.is_null()) {
+        return Instead::Failure(judged(endpoint, error, "instead of replying"));
+    }
+    let (name, kind) = (endpoint.name(), plain(kind));
+    let is_whole = COMPLETION.iter().any(|key| match value {
+        Some(value) => value.get(key).is_some(),
+        // A long reply is not read to its end.
+        None => kind.contains("json") && body.contains(&format!("\"{key}\"")),
+    });
+    if is_whole {
+        return Instead::Work(ModelError::Fatal(format!(
+            "{name} answered with a whole reply ({kind}) instead of an event stream; check the base_url of the \
+             provider: the server there, or a proxy before it, does not stream"
+        )));
     }
     let (said, _) = message(body);
-    ModelError::Transient(format!(
-        "{} answered with {} instead of an event stream; check the base_url of the provider: {said}",
-        endpoint.name(),
-        plain(kind)
-    ))
+    let error = ModelError::Transient(format!(
+        "{name} answered with {kind} instead of an event stream; check the base_url of the provider: {said}"
+    ));
+    if value.is_some() { Instead::Work(error) } else { Instead::Failure(error) }
 }
 
 /// An error inside a stream: the provider's own object.
@@ -213,11 +237,14 @@ fn is_overflow(said: &str, kind: &str) -> bool {
 /// What a body says, and the words for its kind.
 fn message(body: &str) -> (String, String) {
     match serde_json::from_str::<Value>(body) {
-        // Gemini's compatible server answers with a list of one.
-        Ok(Value::Array(list)) => list.first().map(read).unwrap_or_default(),
-        Ok(value) => read(&value),
+        Ok(value) => read(only(&value)),
         Err(_) => (plain(body), String::new()),
     }
+}
+
+/// Gemini's servers answer with a list, of one where it is an error.
+fn only(value: &Value) -> &Value {
+    value.as_array().and_then(|list| list.first()).unwrap_or(value)
 }
 
 fn read(value: &Value) -> (String, String) {

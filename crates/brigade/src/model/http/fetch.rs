@@ -30,7 +30,7 @@ pub(in super::super) async fn fetch(
         Err(error) => return Err(failed(failure::unreachable(endpoint, &error))),
     };
     if !response.status().is_success() {
-        return Err(failed(failed_reply(endpoint, response, "").await));
+        return Err(failed(failed_reply(endpoint, response).await));
     }
     read(endpoint, response, most).await.map_err(failed)
 }

@@ -4,8 +4,11 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use brigade_core::Reply;
+use brigade_core::message::Stop;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use super::super::Chunk;
 
 const LONGEST_ID: usize = 64;
 
@@ -25,6 +28,13 @@ pub(in super::super) fn call_ids(place: usize, reply: &Reply) -> Vec<Cow<'_, str
 fn is_plain(id: &str) -> bool {
     let letters = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     letters && !id.is_empty() && id.len() <= LONGEST_ID
+}
+
+/// The arguments of a call in a reply that stopped like this. A call that was cut off before its arguments is not one
+/// without arguments.
+pub(in super::super) fn said_arguments(stop: Stop, arguments: String) -> Chunk {
+    let is_cut = matches!(stop, Stop::Length | Stop::Refusal) && arguments.trim().is_empty();
+    Chunk::Arguments(if is_cut { "{".to_owned() } else { arguments })
 }
 
 /// The arguments of a call as an object of JSON. Servers refuse a conversation with anything else in it, so what the

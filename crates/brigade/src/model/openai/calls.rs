@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::Chunk;
+use super::super::{Chunk, http};
 
 /// A piece of a call.
 #[derive(Debug, Default, Deserialize)]
@@ -92,9 +92,7 @@ impl Calls {
                 return Err("a tool call has no name");
             }
             chunks.push_back(Chunk::Call { name: call.name, provider_id: call.id });
-            // A call that the limit cut before its arguments is not one without arguments.
-            let is_cut = stop == Stop::Length && call.arguments.trim().is_empty();
-            chunks.push_back(Chunk::Arguments(if is_cut { "{".to_owned() } else { call.arguments }));
+            chunks.push_back(http::said_arguments(stop, call.arguments));
         }
         Ok(())
     }

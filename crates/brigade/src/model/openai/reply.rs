@@ -209,7 +209,9 @@ impl Content {
 fn usage(value: &Value) -> Option<Usage> {
     let number = |path: &str| value.pointer(path).and_then(Value::as_u64);
     let input = number("/prompt_tokens")?;
-    let output = number("/completion_tokens").unwrap_or_default();
+    // Gateways before Gemini count thoughts in the total only.
+    let beside_input = number("/total_tokens").unwrap_or_default().saturating_sub(input);
+    let output = number("/completion_tokens").unwrap_or_default().max(beside_input);
     let read = number("/prompt_tokens_details/cached_tokens").or_else(|| number("/prompt_cache_hit_tokens"));
     let cache_read = read.unwrap_or_default().min(input);
     let written = number("/prompt_tokens_details/cache_write_tokens").unwrap_or_default();
