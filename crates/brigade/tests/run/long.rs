@@ -138,6 +138,7 @@ async fn with_three(
 ) -> (Ending, Vec<Event>, [Vec<Request>; 3]) {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = Settings::new("a/one", Workspace::open(folder.path()).unwrap());
+    settings.limits.retry_pause = std::time::Duration::from_millis(5);
     settings.fallbacks = vec!["b/two".to_owned(), "nobody/there".to_owned(), "c/three".to_owned()];
     tweak(&mut settings);
     let heard: [Arc<Mutex<Vec<Request>>>; 3] = Default::default();

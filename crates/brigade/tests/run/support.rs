@@ -49,6 +49,7 @@ impl Stage {
     /// A fresh runtime on the same store. It counts as a process that is dead already, so that the next one takes over.
     pub(crate) fn runtime(&self) -> Runtime {
         let mut settings = Settings::new("script", Workspace::open(self.path()).unwrap());
+        settings.limits.retry_pause = Duration::from_millis(5);
         (self.tweak)(&mut settings);
         let model = Counting { script: Script::parse(&self.script).unwrap(), replies: self.replies.clone() };
         let runtime = Runtime::new(self.store.clone(), settings, Models::default().with("script", model));
