@@ -4,7 +4,13 @@
 //! model is a process of its own on loopback, and so is every run: only the CPU and memory of the run itself count.
 //! Give a name to run one part: `cargo bench -p brigade-cli --bench models -- fan`.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark, not a library")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark, not a library"
+)]
 
 mod models {
     pub(crate) mod engine;
@@ -101,7 +107,6 @@ pub(crate) fn threads() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the benchmark measures processes of its own")]
 fn process(program: impl AsRef<std::ffi::OsStr>) -> Command {
     Command::new(program)
 }
