@@ -77,7 +77,11 @@ pub enum Chunk {
     Opaque(String),
     /// Tokens so far; the last one counts.
     Usage(Usage),
-    /// Nothing was sent yet: the request waits for the provider, and this says why.
+    /// The request stands in line: until it is [`Chunk::Sent`], nothing of it costs anything.
+    Queued,
+    /// The request is on its way.
+    Sent,
+    /// There is nothing to hear yet, and this says why.
     Waiting(String),
     /// The terminal event. Without it there is no reply.
     Done(Stop),
@@ -295,7 +299,7 @@ impl Ingest {
             },
             Chunk::Opaque(block) => self.opaque.push(block.into()),
             Chunk::Usage(usage) => self.usage = usage,
-            Chunk::Waiting(_) => {}
+            Chunk::Queued | Chunk::Sent | Chunk::Waiting(_) => {}
             Chunk::Done(stop) => self.stop = Some(stop),
         }
         Ok(None)

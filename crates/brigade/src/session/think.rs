@@ -201,7 +201,8 @@ impl Driver {
         let model = &self.kit.link(self.state.given_up()).model;
         let mut stream = model.provider.stream(self.request(ask, &model.name));
         let mut ingest = Ingest::default();
-        let mut cost = Cost::Nothing;
+        // What it costs if it fails, and if it is stopped.
+        let (mut cost, mut in_case) = (Cost::Nothing, Cost::Doubtful);
         let mut patience = self.patience(ask.purpose);
         // Set anew only when it has gone off: pieces of a reply come far more often than a limit is reached.
         let mut alarm = pin!(tokio::time::sleep_until(patience.ends()));
@@ -212,14 +213,14 @@ impl Driver {
                 message = self.inbox.recv() => {
                     self.take_aside(message).await?;
                     if self.state.open_call().is_none() || self.state.cancelled().is_some() {
-                        return Ok(Heard::Fault(CallFault::Stopped, Cost::Doubtful));
+                        return Ok(Heard::Fault(CallFault::Stopped, in_case));
                     }
                     continue;
                 }
                 chunk = stream.next() => chunk,
                 () = alarm.as_mut() => {
                     if let Some(cause) = self.out_of_patience(&patience, ask.purpose) {
-                        return Ok(Heard::Fault(cause, Cost::Doubtful));
+                        return Ok(Heard::Fault(cause, in_case));
                     }
                     alarm.as_mut().reset(patience.ends());
                     self.show(ask, &mut unshown, Instant::now());
@@ -229,6 +230,14 @@ impl Driver {
             let now = Instant::now();
             patience.silent_until = now + patience.silence;
             let text = match chunk {
+                Some(Ok(Chunk::Queued)) => {
+                    in_case = Cost::Nothing;
+                    continue;
+                }
+                Some(Ok(Chunk::Sent)) => {
+                    in_case = Cost::Doubtful;
+                    continue;
+                }
                 Some(Ok(Chunk::Waiting(why))) => {
                     self.tree.watchers.send(Live::Waiting { session: self.state.session().clone(), why });
                     continue;

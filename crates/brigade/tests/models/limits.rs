@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use brigade::core::money::Amount;
 use brigade::core::{Message, Status};
 use brigade::model::openai::OpenAi;
 use brigade::model::{Chunk, Endpoint, Model, ModelError, Pace, Times};
@@ -87,8 +88,10 @@ async fn a_refused_request_is_sent_again_and_the_wait_is_told() {
     while let Some(chunk) = stream.next().await {
         chunks.push(chunk.unwrap());
     }
-    assert_eq!(chunks.remove(0), Chunk::Waiting("mock asks to wait 2 s (rate limit)".to_owned()));
-    assert!(!chunks.iter().any(|chunk| matches!(chunk, Chunk::Waiting(_))), "{chunks:?}");
+    let wait = Chunk::Waiting("mock asks to wait 2 s (rate limit)".to_owned());
+    let begins = [Chunk::Queued, Chunk::Sent, Chunk::Queued, wait, Chunk::Sent, Chunk::Queued, Chunk::Sent];
+    assert_eq!(chunks[..begins.len()], begins, "{chunks:?}");
+    assert!(!chunks[begins.len()..].iter().any(|chunk| matches!(chunk, Chunk::Waiting(_))), "{chunks:?}");
     assert!(matches!(chunks.last(), Some(Chunk::Done(_))));
     assert!(start.elapsed() >= Duration::from_millis(2100), "{:?}", start.elapsed());
     assert_eq!(crowd.requests(), 3);
@@ -139,13 +142,16 @@ async fn a_stream_that_is_dropped_makes_room() {
     let crowd = Crowd::start(|number, _| if number == 0 { begun(Then::Stall) } else { text() });
     let model = crowd.openai(Pace { concurrency: Some(1), ..Pace::default() }, Times::default());
     let mut first = model.stream(question());
-    first.next().await.unwrap().unwrap();
+    for expected in [Chunk::Queued, Chunk::Sent] {
+        assert_eq!(first.next().await.unwrap().unwrap(), expected);
+    }
     let mut second = model.stream(question());
+    assert_eq!(second.next().await.unwrap().unwrap(), Chunk::Queued);
     let waits = tokio::time::timeout(Duration::from_millis(300), second.next()).await;
     assert!(waits.is_err(), "two are under way");
     drop(first);
     let next = tokio::time::timeout(SOON, second.next()).await.expect("it still waits");
-    assert!(matches!(next, Some(Ok(Chunk::Usage(_)))), "{next:?}");
+    assert_eq!(next.unwrap().unwrap(), Chunk::Sent);
 }
 
 #[tokio::test]
@@ -175,4 +181,5 @@ async fn a_run_that_waits_for_its_provider_says_so_and_can_be_cancelled() {
     let ending = tokio::time::timeout(SOON, run.ending()).await.expect("it still waits").unwrap();
     assert!(matches!(ending.outcome.status, Status::Cancelled { .. }), "{:?}", ending.outcome.status);
     assert_eq!(crowd.requests(), 1);
+    assert_eq!(ending.spent.amount(), Amount::default(), "what stood in line costs nothing");
 }

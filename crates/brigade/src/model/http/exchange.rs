@@ -41,6 +41,8 @@ pub(super) struct Exchange<D> {
     permit: Option<Permit>,
     phase: Phase,
     refusals: u32,
+    /// Whether whoever listens was told that nothing is sent yet.
+    is_in_line: bool,
     parser: Parser,
     decoder: D,
     events: Vec<Event>,
@@ -87,6 +89,7 @@ impl<D: Decoder> Exchange<D> {
             permit: None,
             phase: Phase::Queued(Box::new(request)),
             refusals: 0,
+            is_in_line: false,
             parser: Parser::default(),
             decoder,
             events: Vec::new(),
@@ -142,6 +145,12 @@ impl<D: Decoder> Exchange<D> {
 
     /// Waits at the gate. Nobody stands in line who is not listened to.
     async fn queue(&mut self, request: Box<Request>) {
+        if !self.is_in_line {
+            self.is_in_line = true;
+            self.chunks.push_back(Chunk::Queued);
+            self.phase = Phase::Queued(request);
+            return;
+        }
         if self.place.is_none() {
             let bytes = request.body().and_then(|body| body.as_bytes()).map_or(0, <[u8]>::len);
             self.place = Some(self.endpoint.gate().enter(bytes));
@@ -151,6 +160,8 @@ impl<D: Decoder> Exchange<D> {
         match place.pass(self.news).await {
             Passed::Through(permit) => {
                 self.permit = Some(permit);
+                self.is_in_line = false;
+                self.chunks.push_back(Chunk::Sent);
                 self.heard = Instant::now();
                 self.news = self.heard + SILENCE_NEWS;
                 let again = request.try_clone().map(Box::new);
