@@ -110,6 +110,8 @@ pub struct About {
     pub window: Option<u64>,
     /// How many tokens a reply may have.
     pub max_output: Option<u64>,
+    /// How many tokens the provider adds to a request by itself, at most: frames around messages, words about tools.
+    pub framing: u64,
 }
 
 /// Something that answers requests.

@@ -19,6 +19,7 @@ use std::time::Duration;
 use brigade_core::delegation::Which;
 use brigade_core::event::{CallFault, Speaker, VERSION};
 use brigade_core::message::Stop;
+use brigade_core::money::Amount;
 use brigade_core::state::{Round, Step};
 use brigade_core::{CallId, Event, Face, Hash, Limit, Outcome, Record, SessionId, Spent, State, ToolOutput};
 use tokio::sync::{mpsc, watch};
@@ -278,6 +279,13 @@ impl Driver {
             }
             Some(Stop::Refusal) => warnings.push("the model refused in its last reply".to_owned()),
             Some(Stop::End | Stop::Calls) | None => {}
+        }
+        let over = self.state.ledger().spent().overrun;
+        if over != Amount::default() {
+            warnings.push(format!(
+                "models used {} tokens more than were set aside for their calls, and were stopped there",
+                over.tokens
+            ));
         }
         Outcome { warnings, ..outcome }
     }

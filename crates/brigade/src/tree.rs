@@ -287,6 +287,8 @@ impl Tree {
             let about = model.provider.about(&model.name);
             let price = about.price.unwrap_or_default();
             let max_output = about.max_output.map_or(asked, |most| most.min(asked));
+            // Half a token is reckoned for each byte.
+            let fixed_bytes = about.framing.saturating_mul(2).saturating_add(fixed_bytes);
             let meter = Meter { price, fixed_bytes, max_output, window: about.window };
             Link { name, model, meter, is_priced: about.price.is_some() }
         };

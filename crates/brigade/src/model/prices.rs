@@ -147,6 +147,7 @@ impl Figures {
             price: self.price(about.price),
             window: self.window.or(about.window),
             max_output: self.max_output.or(about.max_output),
+            framing: about.framing,
         }
     }
 
@@ -255,7 +256,12 @@ impl Row {
             cache_read: self.cache_read.as_ref().map_or(input, |price| price.0),
             cache_write: self.cache_write.as_ref().map_or(input, |price| price.0),
         };
-        About { price: Some(price), window: Some(self.context_window), max_output: Some(self.max_output) }
+        About {
+            price: Some(price),
+            window: Some(self.context_window),
+            max_output: Some(self.max_output),
+            ..About::default()
+        }
     }
 }
 

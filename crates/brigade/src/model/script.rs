@@ -215,7 +215,7 @@ impl Model for Script {
         let nano = |dollars: f64| (dollars.max(0.0) * 1e9).round() as u64;
         let (input, output) = (nano(self.file.price.input), nano(self.file.price.output));
         let price = Price { input, output, cache_read: input, cache_write: input };
-        About { price: Some(price), window: self.file.window, max_output: None }
+        About { price: Some(price), window: self.file.window, ..About::default() }
     }
 }
 

@@ -132,3 +132,37 @@ async fn a_result_that_was_cut_off_or_refused_says_so() {
         assert!(ending.outcome.warnings.iter().any(|said| said.contains(warning)), "{:?}", ending.outcome);
     }
 }
+
+/// The tokens that are reckoned for what a request says: half of its bytes.
+fn reckoned(body: &Value) -> usize {
+    let text = |value: &Value| value.as_str().map_or(0, str::len);
+    let messages = body["messages"].as_array().unwrap().iter().map(|message| text(&message["content"]));
+    let tools = body["tools"].as_array().unwrap().iter().map(|tool| {
+        let tool = &tool["function"];
+        text(&tool["name"]) + text(&tool["description"]) + tool["parameters"].to_string().len()
+    });
+    messages.chain(tools).sum::<usize>() / 2
+}
+
+#[tokio::test]
+async fn what_a_provider_adds_to_a_request_by_itself_is_no_overrun() {
+    for (added, is_over) in [(500, false), (600, true)] {
+        let server = Server::start(move |request, connection| {
+            let body = body(request);
+            let (input, output) = (reckoned(&body) + added, &body["max_tokens"]);
+            let usage = format!(
+                r#"{{"choices":[],"usage":{{"prompt_tokens":{input},"completion_tokens":{output}}}}}"#
+            );
+            send(connection, &events(&openai(&[&delta(r#"{"content":"long"}"#, "length"), &usage])));
+        });
+        let ending = run(Models::default().with("mock", server.openai())).await;
+        assert_eq!(
+            matches!(ending.outcome.status, Status::Incomplete { .. }),
+            is_over,
+            "{:?}",
+            ending.outcome
+        );
+        let warned = ending.outcome.warnings.iter().any(|said| said.contains("more than were set aside"));
+        assert_eq!(warned, is_over, "{:?}", ending.outcome.warnings);
+    }
+}

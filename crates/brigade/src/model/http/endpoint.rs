@@ -14,6 +14,8 @@ use super::failure::innermost;
 use super::times::{Limits, Times};
 use crate::secret::Secret;
 
+/// What providers put around a request themselves, in tokens: none is known to add more.
+const FRAMING: u64 = 512;
 const USER_AGENT: &str = concat!("brigade/", env!("CARGO_PKG_VERSION"));
 /// Shorter keys are those of local servers that take any word; to hide such a word would spoil messages.
 const LEAST_KEY: usize = 6;
@@ -148,7 +150,7 @@ impl Endpoint {
 
     /// What is known of a model here.
     pub(in super::super) fn about(&self, model: &str) -> About {
-        self.prices.about_on(&self.base, &self.name, model)
+        About { framing: FRAMING, ..self.prices.about_on(&self.base, &self.name, model) }
     }
 
     /// A request for what is at a path below the address.
