@@ -85,15 +85,22 @@ impl Parser {
                 bytes = &bytes[1..];
                 continue;
             }
-            let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+            let end = memchr::memchr2(b'\r', b'\n', bytes);
             let piece = &bytes[..end.unwrap_or(bytes.len())];
             if self.line.len() + piece.len() > self.limit {
                 return Err(SseError::TooLarge(self.limit));
             }
-            self.line.extend_from_slice(piece);
-            let Some(end) = end else { return Ok(()) };
+            let Some(end) = end else {
+                self.line.extend_from_slice(piece);
+                return Ok(());
+            };
             self.after_return = bytes[end] == b'\r';
             bytes = &bytes[end + 1..];
+            if self.line.is_empty() {
+                self.end_line(piece, events)?;
+                continue;
+            }
+            self.line.extend_from_slice(piece);
             let line = mem::take(&mut self.line);
             self.end_line(&line, events)?;
             // The room that the line took serves the next one.

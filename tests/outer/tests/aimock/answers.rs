@@ -109,6 +109,6 @@ fn what_the_server_refuses_is_asked_a_few_times_and_told_in_its_words() {
         assert_eq!(done.code, 1, "{format:?} {done:?}");
         let error = done.report()["error"].as_str().unwrap().to_owned();
         assert!(error.contains("503") && error.contains("no fixture matched"), "{error}");
-        assert_eq!(aimock.journal().len(), 4 * (index + 1), "{format:?}");
+        assert_eq!(aimock.journal().len(), 6 * (index + 1), "{format:?}");
     }
 }

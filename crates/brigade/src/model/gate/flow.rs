@@ -23,6 +23,11 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 const LONGEST_CLOSURE: Duration = Duration::from_secs(3600);
 /// The part of a wait that chance may add, so that several processes do not come back at once.
 const JITTER: f64 = 0.05;
+/// A refusal after fewer accepted requests than this came early, and one after more shows that the pace is about right.
+const EARLY: u32 = 8;
+const PROVEN: u32 = 15;
+/// How often going slower may be in vain.
+const MOST_IN_VAIN: u32 = 3;
 /// About how many bytes a token has, and how many tokens a reply has before any was seen.
 const TOKEN_BYTES: u64 = 4;
 const TYPICAL_OUTPUT: f64 = 500.0;
@@ -45,6 +50,8 @@ pub(super) struct Flow {
     tokens_left: Option<Quota>,
     observed: Observed,
     learned: Option<Learned>,
+    /// How often the provider was asked more slowly and refused as soon as before.
+    in_vain: u32,
     /// Counts refusals and overloads: what was sent before the last one says nothing new.
     refusal: u64,
     overload: u64,
@@ -109,6 +116,7 @@ impl Flow {
             tokens_left: None,
             observed: Observed::default(),
             learned: None,
+            in_vain: 0,
             refusal: 0,
             overload: 0,
             refused_in_a_row: 0,
@@ -230,13 +238,27 @@ impl Flow {
             self.refusal += 1;
             self.refused_in_a_row += 1;
             self.growth = WARY_GROWTH;
+            let recent = self.observed.take_recent();
             // A wait that nobody waits for is a quota that is used up, and says nothing about a rate.
             match self.observed.rate(now, wait).filter(|_| wait <= self.longest_wait) {
-                Some(rate) => self.learned = Some(Learned::new(rate, until, self.longest_wait)),
+                Some(rate) => self.learn(rate, recent, until, asked.is_some()),
                 None => self.shrink(),
             }
         }
         self.closed_for(now).max(wait)
+    }
+
+    /// Keeps to a rate from now on. Where the provider names a wait and refuses as soon as before however slowly it is
+    /// asked, its refusals have nothing to do with a rate: then only its waits are kept.
+    fn learn(&mut self, rate: f64, recent: u32, from: Instant, names_wait: bool) {
+        let is_lower = self.learned.as_ref().is_some_and(|learned| learned.is_above(rate));
+        match recent {
+            0..EARLY if is_lower && names_wait => self.in_vain += 1,
+            PROVEN.. => self.in_vain = 0,
+            _ => {}
+        }
+        let learned = Learned::new(rate, from, self.longest_wait);
+        self.learned = (self.in_vain < MOST_IN_VAIN).then_some(learned);
     }
 
     fn backoff(&self) -> Duration {

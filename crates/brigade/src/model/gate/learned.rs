@@ -14,6 +14,8 @@ const BELOW: f64 = 0.95;
 const CURVE: f64 = 0.03;
 const STEP: f64 = 5.0;
 const MOST_ABOVE: f64 = 100.0;
+/// What is above this part of a rate is the same rate.
+const LOWER: f64 = 0.9;
 
 /// What was accepted since the last refusal.
 #[derive(Debug, Default)]
@@ -22,6 +24,8 @@ pub(super) struct Observed {
     busy: Duration,
     last: Option<Instant>,
     refused_before: bool,
+    /// Accepted since the last refusal, whether that taught anything or not.
+    recent: u32,
 }
 
 impl Observed {
@@ -34,6 +38,12 @@ impl Observed {
 
     pub(super) fn accepted(&mut self) {
         self.accepted = self.accepted.saturating_add(1);
+        self.recent = self.recent.saturating_add(1);
+    }
+
+    /// How many were accepted since the last refusal; they are counted anew.
+    pub(super) fn take_recent(&mut self) -> u32 {
+        std::mem::take(&mut self.recent)
     }
 
     /// The rate that a refusal shows, where enough was accepted to say. What the provider had saved up before its first
@@ -66,6 +76,11 @@ pub(super) struct Learned {
 impl Learned {
     pub(super) fn new(rate: f64, from: Instant, longest: Duration) -> Learned {
         Learned { rate, longest, probed: Duration::ZERO, sent: 0, next: from }
+    }
+
+    /// Whether this rate is clearly below the learned one.
+    pub(super) fn is_above(&self, rate: f64) -> bool {
+        rate < self.rate * LOWER
     }
 
     /// When the next request may go; `None` means now.

@@ -1,10 +1,12 @@
 //! Streams of Chat Completions.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use brigade_core::Usage;
 use brigade_core::message::Stop;
 use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::super::count::or_estimate;
@@ -40,17 +42,47 @@ struct Choice {
 struct Delta {
     content: Option<Content>,
     refusal: Option<String>,
-    #[serde(flatten)]
-    thought: thought::Fragment,
+    // By name and not flattened: an event of each token is read here.
+    reasoning_content: Option<Value>,
+    reasoning: Option<Value>,
+    reasoning_details: Option<Vec<Value>>,
     tool_calls: Option<Vec<Fragment>>,
 }
 
 /// Text, or a list of parts with text among them.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Content {
-    Text(String),
-    Parts(Vec<Value>),
+#[derive(Debug)]
+struct Content(String);
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Content, D::Error> {
+        deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("text or a list of parts")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Content, E> {
+        Ok(Content(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Content, E> {
+        Ok(Content(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Content, A::Error> {
+        let mut text = String::new();
+        while let Some(part) = parts.next_element::<Value>()? {
+            text.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default());
+        }
+        Ok(Content(text))
+    }
 }
 
 /// Makes chunks out of the events of one reply.
@@ -87,14 +119,15 @@ impl Decoder {
             return Err(http::in_stream(&self.endpoint, &error));
         }
         let delta = choice.delta.unwrap_or_default();
-        if let Some(text) = delta.content.map(Content::text) {
+        if let Some(text) = delta.content.map(|content| content.0) {
             self.say(text, chunks);
         }
         if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;
             self.say(text, chunks);
         }
-        self.thought.take(delta.thought);
+        let Delta { reasoning_content, reasoning, reasoning_details, .. } = delta;
+        self.thought.take(thought::Fragment { reasoning_content, reasoning, reasoning_details });
         for fragment in delta.tool_calls.unwrap_or_default() {
             self.calls.take(fragment);
         }
@@ -191,17 +224,6 @@ impl http::Decoder for Decoder {
     fn end(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
         // Some servers leave out the last event. The reason is the last thing that a reply says, so nothing is missing.
         self.finish(chunks)
-    }
-}
-
-impl Content {
-    fn text(self) -> String {
-        match self {
-            Content::Text(text) => text,
-            Content::Parts(parts) => {
-                parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).collect()
-            }
-        }
     }
 }
 

@@ -37,12 +37,11 @@ pub(super) struct Thought {
 }
 
 /// A piece of it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(super) struct Fragment {
-    reasoning_content: Option<Value>,
-    reasoning: Option<Value>,
-    reasoning_details: Option<Vec<Value>>,
+    pub(super) reasoning_content: Option<Value>,
+    pub(super) reasoning: Option<Value>,
+    pub(super) reasoning_details: Option<Vec<Value>>,
 }
 
 impl Thought {
