@@ -280,8 +280,10 @@ impl Driver {
             Some(Stop::Refusal) => warnings.push("the model refused in its last reply".to_owned()),
             Some(Stop::End | Stop::Calls) | None => {}
         }
+        // A person is told; what a caller reads of its child is fixed by the face.
+        let is_root = self.state.round().is_some_and(|round| round.parent.is_none());
         let over = self.state.ledger().spent().overrun;
-        if over != Amount::default() {
+        if is_root && over != Amount::default() {
             warnings.push(format!(
                 "models used {} tokens more than were set aside for their calls, and were stopped there",
                 over.tokens
