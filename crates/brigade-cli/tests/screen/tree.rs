@@ -47,7 +47,10 @@ fn ctrl_c_stops_the_tree() {
     let home = Home::new();
     let mut window = Window::run(&home, (80, 20), TWO, &[], &[]);
     window.wait_for("Writer");
+    assert_eq!(window.cursor(), None, "nothing can be typed");
     window.press("\u{3}");
     assert_eq!(window.end(), 130, "{}", window.text());
-    assert!(window.text().contains("Stopping; what there is so far follows."), "{}", window.text());
+    let stopping = "Stopping; what there is so far follows.";
+    assert!(window.sent().contains(stopping) && !window.text().contains(stopping), "{}", window.text());
+    assert!(window.cursor().is_some());
 }
