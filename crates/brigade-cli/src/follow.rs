@@ -231,7 +231,7 @@ pub(crate) async fn follow(
                     crate::leave(Exit::Cancelled.code());
                 }
                 asked = Asked::Once;
-                progress.say(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
+                progress.announce(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
                 if let Err(error) = runtime.cancel(&root, "the person").await {
                     progress.say(&view, &error.to_string());
                 }
