@@ -77,7 +77,7 @@ impl View {
     }
 
     /// Takes into account what is not a fact: a request that waits does so until something else is heard of it.
-    fn look(&mut self, live: &Live) {
+    pub(crate) fn look(&mut self, live: &Live) {
         match live {
             Live::Waiting { session, why } => {
                 self.waiting.insert(session.clone(), safe::line(why));
@@ -129,7 +129,7 @@ impl View {
     }
 
     /// What happened, in order and without gaps: facts from before the watch began are read from the store.
-    async fn complete(&self, store: &dyn Store, live: Live) -> Vec<Live> {
+    pub(crate) async fn complete(&self, store: &dyn Store, live: Live) -> Vec<Live> {
         let (session, until) = match &live {
             Live::Fact(record) => (&record.session, Some(record.seq)),
             Live::Delta { session, .. } | Live::Discarded { session, .. } | Live::Waiting { session, .. } => {

@@ -97,7 +97,7 @@ impl Progress {
 }
 
 /// A message of an agent as the person reads it: who speaks is stamped here, never read from the words.
-fn said(live: &Live, view: &View) -> Option<String> {
+pub(crate) fn said(live: &Live, view: &View) -> Option<String> {
     let Live::Fact(record) = live else { return None };
     let Event::Said { text, .. } = &record.event else { return None };
     let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
