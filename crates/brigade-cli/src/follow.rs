@@ -152,6 +152,17 @@ impl View {
         all.push(live);
         all
     }
+
+    /// Of a run that was over before the watch began nobody told anything; its log does.
+    pub(crate) async fn missed(&self, store: &dyn Store) -> Vec<Record> {
+        let seen = self.seen.get(&self.root).copied().unwrap_or(0);
+        let is_complete = store.read(&self.root, seen).await.is_ok_and(|missed| missed.is_empty());
+        if is_complete {
+            return Vec::new();
+        }
+        // What cannot be read now was written, and can be looked at later.
+        store.tail(&self.root, 0, usize::MAX).await.unwrap_or_default()
+    }
 }
 
 /// A call in few words: the tool, and the argument that says most.
@@ -231,7 +242,7 @@ pub(crate) async fn follow(
                     crate::leave(Exit::Cancelled.code());
                 }
                 asked = Asked::Once;
-                progress.say(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
+                progress.announce(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
                 if let Err(error) = runtime.cancel(&root, "the person").await {
                     progress.say(&view, &error.to_string());
                 }
@@ -251,26 +262,15 @@ pub(crate) async fn follow(
     while let Some(live) = watch.try_next() {
         see(&*store, live, &mut view, progress).await?;
     }
-    catch_up(&*store, &root, &mut view, progress).await?;
+    catch_up(&*store, &mut view, progress).await?;
     progress.flush()?;
     progress.end();
     Ok(Followed { ending, view })
 }
 
-/// Of a run that was over before the watch began nobody told anything; its log does.
-async fn catch_up(
-    store: &dyn Store,
-    root: &SessionId,
-    view: &mut View,
-    progress: &mut Progress,
-) -> Result<(), Failure> {
-    let seen = view.seen.get(root).copied().unwrap_or(0);
-    let is_complete = store.read(root, seen).await.is_ok_and(|missed| missed.is_empty());
-    if is_complete {
-        return Ok(());
-    }
-    // What cannot be read now was written, and can be looked at later.
-    for record in store.tail(root, 0, usize::MAX).await.unwrap_or_default() {
+/// Sees what the watch has not told.
+async fn catch_up(store: &dyn Store, view: &mut View, progress: &mut Progress) -> Result<(), Failure> {
+    for record in view.missed(store).await {
         see(store, Live::Fact(record.into()), view, progress).await?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! What is shown while a tree runs.
 
+mod canvas;
 mod lines;
 mod live;
 mod stream;
@@ -15,6 +16,8 @@ use crate::safe;
 use crate::settings::Environment;
 use crate::terminal;
 
+pub(crate) use canvas::Footer;
+pub(crate) use live::LiveTree;
 pub(crate) use stream::fact;
 
 /// One way to show it.
@@ -70,6 +73,25 @@ impl Progress {
         match self {
             Progress::Tree(tree) => tree.say(view, text),
             Progress::Lines(_) | Progress::Stream(_) => output::note(text),
+        }
+    }
+
+    /// Says something that counts until the end: it stays beneath the tree.
+    pub(crate) fn announce(&mut self, view: &View, text: &str) {
+        match self {
+            Progress::Tree(_) => {
+                self.set_footer(Some(Footer { lines: vec![safe::line(text)], cursor: None }));
+                self.tick(view);
+            }
+            Progress::Lines(_) | Progress::Stream(_) => output::note(text),
+        }
+    }
+
+    /// Puts lines beneath the tree, or takes them away. They are seen from the next `tick` on; without a tree they are
+    /// not shown.
+    pub(crate) fn set_footer(&mut self, footer: Option<Footer>) {
+        if let Progress::Tree(tree) = self {
+            tree.set_footer(footer);
         }
     }
 

@@ -4,6 +4,7 @@ use brigade_core::view::{Doing, Node};
 use brigade_core::{SessionId, Status};
 use unicode_width::UnicodeWidthStr;
 
+use super::canvas::{Canvas, Footer, Line, Size};
 use crate::clock;
 use crate::follow::View;
 use crate::output;
@@ -14,75 +15,72 @@ use crate::units;
 
 /// The most lines that are drawn, however high the terminal is.
 const MOST_LINES: usize = 40;
-/// Begins and ends a frame that a terminal shows at once.
-const BEGIN: &str = "\u{1b}[?2026h";
-const END: &str = "\u{1b}[?2026l";
 
 /// The tree on the terminal.
 pub(crate) struct LiveTree {
     colour: Colour,
-    /// The widths of the lines that stand there now.
-    drawn: Vec<usize>,
-}
-
-/// How a line looks, apart from its text.
-struct Line {
-    shown: String,
-    width: usize,
+    canvas: Canvas,
+    /// Lines above the tree that are not there to stay.
+    header: Vec<String>,
+    footer: Option<Footer>,
 }
 
 impl LiveTree {
-    pub(super) fn new(colour: Colour) -> LiveTree {
-        LiveTree { colour, drawn: Vec::new() }
+    pub(crate) fn new(colour: Colour) -> LiveTree {
+        LiveTree { colour, canvas: Canvas::default(), header: Vec::new(), footer: None }
     }
 
     /// Draws the tree as it is now.
-    pub(super) fn draw(&mut self, view: &View) {
-        let frame = self.frame(view);
-        output::paint(&format!("{BEGIN}{frame}{END}"));
+    pub(crate) fn draw(&mut self, view: &View) {
+        let size = terminal::size();
+        let (lines, cursor) = self.frame(view, size);
+        output::paint(&self.canvas.draw(lines, cursor, size));
     }
 
     /// Writes a line above the tree.
     pub(super) fn say(&mut self, view: &View, text: &str) {
-        let mut frame = self.up();
-        frame.push_str("\u{1b}[J");
-        self.drawn.clear();
-        frame.push_str(&safe::lines(text));
-        frame.push('\n');
-        frame.push_str(&self.frame(view));
-        output::paint(&format!("{BEGIN}{frame}{END}"));
+        self.print(view, &safe::lines(text));
+    }
+
+    /// Writes lines above the tree that are safe already, in styles or without.
+    pub(crate) fn print(&mut self, view: &View, text: &str) {
+        let size = terminal::size();
+        let (lines, cursor) = self.frame(view, size);
+        output::paint(&self.canvas.draw_below(text, lines, cursor, size));
+    }
+
+    /// What stands above the tree from its next drawing on: lines that are safe, as far as there is room for them.
+    pub(crate) fn set_header(&mut self, header: Vec<String>) {
+        self.header = header;
+    }
+
+    /// What stands beneath the tree from its next drawing on.
+    pub(crate) fn set_footer(&mut self, footer: Option<Footer>) {
+        self.footer = footer;
     }
 
     /// Takes the tree away.
-    pub(super) fn clear(&mut self) {
-        let up = self.up();
-        self.drawn.clear();
-        output::paint(&format!("{BEGIN}{up}\u{1b}[J{END}"));
+    pub(crate) fn clear(&mut self) {
+        output::paint(&self.canvas.clear(terminal::size()));
     }
 
-    fn frame(&mut self, view: &View) -> String {
-        let mut frame = self.up();
-        let (columns, height) = terminal::size();
-        let most = MOST_LINES.min(height.saturating_sub(2)).max(1);
-        let lines = self.lines(view, columns.saturating_sub(1).max(10), most);
-        self.drawn = lines.iter().map(|line| line.width).collect();
-        for line in lines {
-            frame.push_str("\u{1b}[2K");
-            frame.push_str(&line.shown);
-            frame.push('\n');
-        }
-        frame.push_str("\u{1b}[J");
-        frame
-    }
-
-    /// Moves to the first line of the tree. A window that became narrower has broken lines in two.
-    fn up(&self) -> String {
-        let (columns, height) = terminal::size();
-        let up: usize = self.drawn.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
-        match up.min(height.saturating_sub(1)) {
-            0 => "\r".to_owned(),
-            up => format!("\r\u{1b}[{up}A"),
-        }
+    /// The lines of the tree and of what stands beneath it, and where the cursor is.
+    fn frame(&self, view: &View, size: Size) -> (Vec<Line>, Option<(usize, usize)>) {
+        let most = Canvas::rows(size);
+        // A terminal breaks a line only after its last column is taken.
+        let width = size.0.saturating_sub(1).max(1);
+        let (footer, cursor) = match &self.footer {
+            Some(footer) => footer.laid_out(width, most.saturating_sub(1).max(1)),
+            None => (Vec::new(), None),
+        };
+        let mut lines = self.lines(view, width, most.saturating_sub(footer.len()).clamp(1, MOST_LINES));
+        lines.truncate(most.saturating_sub(footer.len()));
+        let header = Footer { lines: self.header.clone(), cursor: None };
+        let (header, _) = header.laid_out(width, most.saturating_sub(lines.len() + footer.len()));
+        lines.splice(0..0, header);
+        let cursor = cursor.map(|(row, column)| (lines.len() + row, column));
+        lines.extend(footer);
+        (lines, cursor)
     }
 
     fn lines(&self, view: &View, width: usize, most: usize) -> Vec<Line> {
@@ -121,6 +119,13 @@ impl LiveTree {
             self.colour.paint("2", &numbers)
         );
         Line { shown, width: line_width }
+    }
+}
+
+impl Drop for LiveTree {
+    /// Whatever happens, the cursor is shown again.
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 

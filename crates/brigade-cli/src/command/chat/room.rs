@@ -302,7 +302,6 @@ impl Room<'_> {
             }
             return;
         }
-        self.screen.clear();
         let said = self.talk.say(text).await;
         self.begin(said);
     }
@@ -395,9 +394,8 @@ impl Room<'_> {
                 self.see(live).await;
             }
         }
-        let Some(session) = self.talk.session().cloned() else { return };
-        let store = self.talk.runtime.store().clone();
-        for record in store.tail(&session, 0, usize::MAX).await.unwrap_or_default() {
+        let Some(view) = &self.talk.view else { return };
+        for record in view.missed(&**self.talk.runtime.store()).await {
             self.see(Live::Fact(record.into())).await;
         }
     }

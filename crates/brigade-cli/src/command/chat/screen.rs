@@ -4,6 +4,7 @@ use std::sync::Once;
 
 use brigade_core::SessionId;
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use rustix::termios::{OptionalActions, OutputModes, tcgetattr, tcsetattr};
 
 use super::editor::Layout;
 use crate::failure::Failure;
@@ -44,6 +45,7 @@ impl Screen {
         give_back_on_panic();
         enable_raw_mode()
             .map_err(|error| Failure::failed(format!("the terminal cannot be typed on: {error}")))?;
+        keep_line_ends();
         output::paint(PASTE_ON);
         Ok(Screen { tree: LiveTree::new(colour), colour, nobody: View::new(SessionId::root(0)) })
     }
@@ -92,6 +94,16 @@ impl Drop for Screen {
     fn drop(&mut self) {
         self.tree.clear();
         give_back();
+    }
+}
+
+/// In raw mode a line end does not lead to the start of the next line. Warnings of others are to stand below each other
+/// all the same.
+fn keep_line_ends() {
+    let stdin = std::io::stdin();
+    if let Ok(mut modes) = tcgetattr(&stdin) {
+        modes.output_modes |= OutputModes::OPOST;
+        let _ = tcsetattr(&stdin, OptionalActions::Now, &modes);
     }
 }
 

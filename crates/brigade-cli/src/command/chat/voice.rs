@@ -197,9 +197,13 @@ impl Voice {
         let was_cut = !std::mem::take(&mut self.shown).is_empty();
         let words = match cause {
             CallFault::Transient { .. } if was_cut => "(that reply was cut off; asking again)".to_owned(),
-            CallFault::Transient { message } => format!("(the model failed: {}; asking again)", safe::line(message)),
+            CallFault::Transient { message } => {
+                format!("(the model failed: {}; asking again)", safe::line(message))
+            }
             CallFault::GivenUp { .. } => format!("({})", safe::line(&cause.to_string())),
-            CallFault::Fatal { .. } | CallFault::Overflow { .. } if was_cut => "(that reply was cut off)".to_owned(),
+            CallFault::Fatal { .. } | CallFault::Overflow { .. } if was_cut => {
+                "(that reply was cut off)".to_owned()
+            }
             CallFault::Fatal { .. }
             | CallFault::Overflow { .. }
             | CallFault::Interrupted
@@ -212,7 +216,9 @@ impl Voice {
 
     fn note(&mut self, style: Option<&str>, text: &str) -> Vec<String> {
         let text = safe::lines(text);
-        let lines = text.lines().map(|line| style.map_or_else(|| line.to_owned(), |style| self.colour.paint(style, line)));
+        let lines = text
+            .lines()
+            .map(|line| style.map_or_else(|| line.to_owned(), |style| self.colour.paint(style, line)));
         let lines = lines.collect();
         self.spaced(Kind::Note, lines)
     }
@@ -262,7 +268,9 @@ pub(super) fn recalled(records: &[Record], colour: Colour, columns: usize) -> Ve
             Event::Started { delegation, .. } if !delegation.task.is_empty() => {
                 messages.push(echo(delegation.task.as_str(), colour));
             }
-            Event::Heard { from: Speaker::Person | Speaker::Parent, text } => messages.push(echo(text.as_str(), colour)),
+            Event::Heard { from: Speaker::Person | Speaker::Parent, text } => {
+                messages.push(echo(text.as_str(), colour))
+            }
             Event::Ended { outcome, .. } if !outcome.text.is_empty() => {
                 let mut markdown = Markdown::new(colour, columns);
                 let mut lines = markdown.push(outcome.text.as_str());

@@ -1,0 +1,272 @@
+//! The lower part of a terminal, drawn again and again in the same place.
+//!
+//! Without a footer the hidden cursor rests on the first line of the frame: there a terminal finds it again after it
+//! was resized, however it has broken the lines, and nothing of the frame is pushed out of the window. Lines end with
+//! a carriage return too, so that frames look the same in raw mode.
+
+use unicode_width::UnicodeWidthChar;
+
+/// Begins and ends a frame that a terminal shows at once.
+const BEGIN: &str = "\u{1b}[?2026h";
+const END: &str = "\u{1b}[?2026l";
+const HIDE_CURSOR: &str = "\u{1b}[?25l";
+const SHOW_CURSOR: &str = "\u{1b}[?25h";
+const CLEAR_BELOW: &str = "\u{1b}[J";
+const CLEAR_TO_END_OF_LINE: &str = "\u{1b}[K";
+const RESET: &str = "\u{1b}[0m";
+
+/// Lines beneath the tree: a question, or a line that somebody types.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Footer {
+    /// Text that is safe, in styles or without. Lines that are too long are broken.
+    pub(crate) lines: Vec<String>,
+    /// Row and column among the lines, as if none were broken, where the cursor is shown.
+    pub(crate) cursor: Option<(usize, usize)>,
+}
+
+/// Columns and rows.
+pub(super) type Size = (usize, usize);
+
+/// A line of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    /// The text with its styles.
+    pub(super) shown: String,
+    /// The columns that it takes.
+    pub(super) width: usize,
+}
+
+/// What stands on the terminal.
+#[derive(Debug, Default)]
+pub(super) struct Canvas {
+    drawn: Option<Drawn>,
+}
+
+#[derive(Debug)]
+struct Drawn {
+    lines: Vec<Line>,
+    /// Row and column.
+    cursor: Option<(usize, usize)>,
+    size: Size,
+}
+
+impl Canvas {
+    /// How many rows a frame may have.
+    pub(super) fn rows((_, height): Size) -> usize {
+        height.saturating_sub(1).max(1)
+    }
+
+    /// What is to be sent so that these lines stand there; nothing where they do already.
+    pub(super) fn draw(&mut self, lines: Vec<Line>, cursor: Option<(usize, usize)>, size: Size) -> String {
+        let stands = |drawn: &Drawn| drawn.lines == lines && drawn.cursor == cursor && drawn.size == size;
+        if self.drawn.as_ref().is_some_and(stands) {
+            return String::new();
+        }
+        let mut frame = format!("{BEGIN}{}", self.home(size));
+        if self.drawn.as_ref().is_none_or(|drawn| drawn.size != size) {
+            frame.push_str(CLEAR_BELOW);
+        }
+        self.add(lines, cursor, size, &mut frame);
+        frame + END
+    }
+
+    /// What is to be sent so that a text, which is safe, stands above these lines.
+    pub(super) fn draw_below(
+        &mut self,
+        text: &str,
+        lines: Vec<Line>,
+        cursor: Option<(usize, usize)>,
+        size: Size,
+    ) -> String {
+        let mut frame = format!("{BEGIN}{}{CLEAR_BELOW}", self.home(size));
+        frame.push_str(&text.replace('\n', "\r\n"));
+        frame.push_str("\r\n");
+        self.add(lines, cursor, size, &mut frame);
+        frame + END
+    }
+
+    /// What is to be sent so that nothing stands there.
+    pub(super) fn clear(&mut self, size: Size) -> String {
+        if self.drawn.is_none() {
+            return String::new();
+        }
+        let home = self.home(size);
+        self.drawn = None;
+        format!("{BEGIN}{home}{CLEAR_BELOW}{SHOW_CURSOR}{END}")
+    }
+
+    /// Hides the cursor and moves it to the first line. A window that became narrower has broken lines above it in two.
+    fn home(&self, (columns, height): Size) -> String {
+        let Some((drawn, (row, column))) = self.drawn.as_ref().and_then(|d| Some((d, d.cursor?))) else {
+            return format!("{HIDE_CURSOR}\r");
+        };
+        let rows = |width: usize| width.div_ceil(columns.max(1)).max(1);
+        let above: usize = drawn.lines.iter().take(row).map(|line| rows(line.width)).sum();
+        let up = (above + column / columns.max(1)).min(height.saturating_sub(1));
+        format!("{HIDE_CURSOR}\r{}", upwards(up))
+    }
+
+    fn add(&mut self, lines: Vec<Line>, cursor: Option<(usize, usize)>, size: Size, frame: &mut String) {
+        for (number, line) in lines.iter().enumerate() {
+            if number > 0 {
+                frame.push_str("\r\n");
+            }
+            frame.push_str(&line.shown);
+            frame.push_str(CLEAR_TO_END_OF_LINE);
+        }
+        frame.push_str(CLEAR_BELOW);
+        let last = lines.len().saturating_sub(1);
+        let (row, column) = cursor.unwrap_or((0, 0));
+        frame.push('\r');
+        frame.push_str(&upwards(last.saturating_sub(row)));
+        if column > 0 {
+            frame.push_str(&format!("\u{1b}[{column}C"));
+        }
+        if cursor.is_some() {
+            frame.push_str(SHOW_CURSOR);
+        }
+        self.drawn = Some(Drawn { lines, cursor, size });
+    }
+}
+
+fn upwards(rows: usize) -> String {
+    if rows == 0 { String::new() } else { format!("\u{1b}[{rows}A") }
+}
+
+impl Footer {
+    /// Its lines broken to so many columns, and the cursor among them. Of more than `most` rows those are kept that end
+    /// with the cursor, or the last.
+    pub(super) fn laid_out(&self, columns: usize, most: usize) -> (Vec<Line>, Option<(usize, usize)>) {
+        let mut rows = Vec::new();
+        let mut cursor = None;
+        for (number, line) in self.lines.iter().enumerate() {
+            let wanted = self.cursor.filter(|(row, _)| *row == number).map(|(_, column)| column);
+            let first = rows.len();
+            let (broken, at) = broken(line, columns.max(2), wanted);
+            rows.extend(broken);
+            cursor = at.map(|(row, column)| (first + row, column)).or(cursor);
+        }
+        let end = cursor.map_or(rows.len(), |(row, _)| (row + 1).max(most)).min(rows.len());
+        let begin = end.saturating_sub(most);
+        let kept = rows.drain(begin..end).collect();
+        (kept, cursor.map(|(row, column)| (row.saturating_sub(begin), column)))
+    }
+}
+
+/// A styled line in pieces of so many columns, each with the style that it begins in; and where in them a column of it
+/// is.
+fn broken(text: &str, columns: usize, wanted: Option<usize>) -> (Vec<Line>, Option<(usize, usize)>) {
+    let mut pieces = vec![Line { shown: String::new(), width: 0 }];
+    let mut cursor = None;
+    let mut style = String::new();
+    let mut passed = 0;
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        if c == '\u{1b}' {
+            let mut sequence = String::from(c);
+            for c in rest.by_ref() {
+                sequence.push(c);
+                if c.is_ascii_alphabetic() {
+                    break;
+                }
+            }
+            if sequence == RESET {
+                style.clear()
+            } else {
+                style.push_str(&sequence)
+            }
+            if let Some(piece) = pieces.last_mut() {
+                piece.shown.push_str(&sequence);
+            }
+            continue;
+        }
+        let width = c.width().unwrap_or(0);
+        if pieces.last().is_some_and(|piece| piece.width + width > columns) {
+            if let Some(piece) = pieces.last_mut()
+                && !style.is_empty()
+            {
+                piece.shown.push_str(RESET);
+            }
+            pieces.push(Line { shown: style.clone(), width: 0 });
+        }
+        let row = pieces.len() - 1;
+        let Some(piece) = pieces.last_mut() else { break };
+        if wanted.is_some_and(|column| column <= passed) && cursor.is_none() {
+            cursor = Some((row, piece.width));
+        }
+        piece.shown.push(c);
+        piece.width += width;
+        passed += width;
+    }
+    if wanted.is_some() && cursor.is_none() {
+        if pieces.last().is_some_and(|piece| piece.width >= columns) {
+            pieces.push(Line { shown: String::new(), width: 0 });
+        }
+        cursor = pieces.last().map(|piece| (pieces.len() - 1, piece.width));
+    }
+    (pieces, cursor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Line {
+        Line { shown: text.to_owned(), width: text.len() }
+    }
+
+    fn texts(lines: &[Line]) -> Vec<&str> {
+        lines.iter().map(|line| line.shown.as_str()).collect()
+    }
+
+    #[test]
+    fn a_frame_that_stands_there_is_not_sent_again() {
+        let mut canvas = Canvas::default();
+        assert!(canvas.draw(vec![line("a")], None, (80, 24)).contains('a'));
+        assert_eq!(canvas.draw(vec![line("a")], None, (80, 24)), "");
+        assert!(canvas.draw(vec![line("a")], None, (79, 24)).contains('a'), "the window has changed");
+        assert!(canvas.draw(vec![line("b")], None, (79, 24)).contains('b'));
+        assert!(!canvas.clear((79, 24)).is_empty());
+        assert_eq!(canvas.clear((79, 24)), "", "there is nothing to take away");
+    }
+
+    #[test]
+    fn a_narrower_window_has_broken_the_lines_above_the_cursor() {
+        let mut canvas = Canvas::default();
+        let lines = vec![line(&"x".repeat(50)), line("short"), line("> typed")];
+        canvas.draw(lines.clone(), Some((2, 7)), (80, 24));
+        assert!(canvas.home((80, 24)).ends_with("\u{1b}[2A"));
+        assert!(canvas.home((20, 24)).ends_with("\u{1b}[4A"));
+        assert!(canvas.home((5, 24)).ends_with("\u{1b}[12A"));
+        assert!(canvas.home((5, 4)).ends_with("\u{1b}[3A"));
+        canvas.draw(lines, None, (80, 24));
+        assert!(canvas.home((5, 24)).ends_with('\r'), "the cursor rests at the top");
+    }
+
+    #[test]
+    fn a_footer_is_broken_to_the_window_and_knows_its_cursor() {
+        let footer = |text: &str, cursor| Footer { lines: vec!["head".into(), text.into()], cursor };
+        let (lines, cursor) = footer("> 0123456789", Some((1, 12))).laid_out(8, 9);
+        assert_eq!((texts(&lines), cursor), (vec!["head", "> 012345", "6789"], Some((2, 4))));
+        let (lines, cursor) = footer("> 012345", Some((1, 8))).laid_out(8, 9);
+        assert_eq!((texts(&lines), cursor), (vec!["head", "> 012345", ""], Some((2, 0))));
+        let (lines, cursor) = footer("a日本語", Some((1, 3))).laid_out(4, 9);
+        assert_eq!((texts(&lines), cursor), (vec!["head", "a日", "本語"], Some((2, 0))));
+        let (lines, cursor) = footer("\u{1b}[31mabcd\u{1b}[0mef", None).laid_out(3, 9);
+        let styled = vec!["hea", "d", "\u{1b}[31mabc\u{1b}[0m", "\u{1b}[31md\u{1b}[0mef"];
+        assert_eq!((texts(&lines), cursor), (styled, None));
+    }
+
+    #[test]
+    fn of_a_footer_that_is_too_high_the_part_with_the_cursor_is_kept() {
+        let lines: Vec<String> = (0..6).map(|number| number.to_string()).collect();
+        let laid_out = |cursor| {
+            let footer = Footer { lines: lines.clone(), cursor };
+            let (lines, cursor) = footer.laid_out(10, 2);
+            (texts(&lines).concat(), cursor)
+        };
+        assert_eq!(laid_out(None), ("45".to_owned(), None));
+        assert_eq!(laid_out(Some((3, 1))), ("23".to_owned(), Some((1, 1))));
+        assert_eq!(laid_out(Some((0, 0))), ("01".to_owned(), Some((0, 0))));
+    }
+}

@@ -1,0 +1,13 @@
+//! The command at a terminal: a real pseudo-terminal, read the way a terminal reads it, and the screen looked at.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests start processes, and fail where something is not as it should be"
+)]
+
+#[path = "../cli/support.rs"]
+#[expect(dead_code, reason = "the tests without a terminal use the rest")]
+mod home;
+mod support;
+mod tree;

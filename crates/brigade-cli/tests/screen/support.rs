@@ -1,0 +1,266 @@
+//! A window with the command in it.
+//!
+//! The window wraps lines again when its width changes, as most terminals do, and shows a frame between `CSI ?2026h`
+//! and `CSI ?2026l` at once.
+
+use std::io::{Read, Write};
+use std::process::Child;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pty_process::Size;
+use pty_process::blocking::{Command, Pty};
+
+use crate::home::Home;
+
+/// How long anything is waited for. Far more than it takes, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const GLANCE: Duration = Duration::from_millis(10);
+const FRAME_BEGINS: &str = "\u{1b}[?2026h";
+const FRAME_ENDS: &str = "\u{1b}[?2026l";
+
+/// A terminal window in which the command runs.
+pub(crate) struct Window {
+    child: Child,
+    pty: Arc<Pty>,
+    seen: Arc<Mutex<Seen>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// What came out of the command.
+struct Seen {
+    terminal: avt::Terminal,
+    /// Bytes that are no whole character, or no whole frame, yet.
+    held: Vec<u8>,
+    /// All that was sent, with its control sequences.
+    sent: String,
+}
+
+impl Seen {
+    fn take(&mut self, bytes: &[u8]) {
+        self.held.extend(bytes);
+        let whole = match std::str::from_utf8(&self.held) {
+            Ok(text) => text.len(),
+            Err(error) => error.valid_up_to(),
+        };
+        let text = String::from_utf8(self.held[..whole].to_vec()).unwrap();
+        let ready = match text.rfind(FRAME_BEGINS) {
+            Some(begin) if !text[begin..].contains(FRAME_ENDS) => begin,
+            _ => text.len(),
+        };
+        self.terminal.feed(&text[..ready]);
+        self.sent.push_str(&text[..ready]);
+        self.held.drain(..ready);
+    }
+}
+
+impl Window {
+    /// Starts the command in a window of so many columns and rows. It has no environment but a home, a path, a terminal
+    /// and what is given.
+    pub(crate) fn start(
+        home: &Home,
+        (columns, rows): (u16, u16),
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Window {
+        let (pty, pts) = pty_process::blocking::open().unwrap();
+        pty.resize(Size::new(rows, columns)).unwrap();
+        let command = Command::new(env!("CARGO_BIN_EXE_brigade"))
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("BRIGADE_HOME", home.home())
+            .env("TERM", "xterm-256color")
+            .envs(environment.iter().copied())
+            .current_dir(home.work());
+        let child = command.spawn(pts).unwrap();
+        let terminal = avt::Terminal::with_scrollback(columns.into(), rows.into(), None).unwrap();
+        let seen = Arc::new(Mutex::new(Seen { terminal, held: Vec::new(), sent: String::new() }));
+        let pty = Arc::new(pty);
+        let reader = std::thread::spawn({
+            let (pty, seen) = (pty.clone(), seen.clone());
+            move || {
+                let mut bytes = [0; 65536];
+                // When the last process with the terminal has gone, reading fails.
+                while let Ok(count @ 1..) = (&*pty).read(&mut bytes) {
+                    seen.lock().unwrap().take(&bytes[..count]);
+                }
+            }
+        });
+        Window { child, pty, seen, reader: Some(reader) }
+    }
+
+    /// Starts `brigade run` with a script as its model.
+    pub(crate) fn run(
+        home: &Home,
+        size: (u16, u16),
+        script: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Window {
+        let model = home.script(script);
+        let all = [&["run", "--model", &model, "the task"], arguments].concat();
+        Window::start(home, size, &all, environment)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap()
+    }
+
+    /// Types a text, or presses keys: `\r` is Enter, `\u{3}` Ctrl-C, `\u{1b}[A` the arrow up.
+    pub(crate) fn press(&self, keys: &str) {
+        (&*self.pty).write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Makes the window larger or smaller.
+    pub(crate) fn resize(&self, columns: u16, rows: u16) {
+        let mut seen = self.seen();
+        seen.terminal.resize(columns.into(), rows.into());
+        self.pty.resize(Size::new(rows, columns)).unwrap();
+    }
+
+    /// The rows of the screen, with times, money and ids as placeholders of the same width.
+    pub(crate) fn screen(&self) -> String {
+        let seen = self.seen();
+        let rows: Vec<(String, bool)> = seen
+            .terminal
+            .screen()
+            .visible_lines()
+            .map(|line| (line.chars().collect(), line.is_wrapped()))
+            .collect();
+        let mut lines = placeholders_in_rows(&rows);
+        while lines.last().is_some_and(String::is_empty) {
+            lines.pop();
+        }
+        lines.join("\n")
+    }
+
+    /// All that can be read in the window, from before too, with lines that were too long for it in one piece, and
+    /// with placeholders.
+    pub(crate) fn text(&self) -> String {
+        placeholders(&self.whole_text())
+    }
+
+    /// The same as it stands there.
+    pub(crate) fn whole_text(&self) -> String {
+        self.seen().terminal.screen().text().join("\n").trim_end().to_owned()
+    }
+
+    /// All that was sent to the terminal, with control sequences.
+    pub(crate) fn sent(&self) -> String {
+        self.seen().sent.clone()
+    }
+
+    /// Column and row of the cursor, where one is seen.
+    pub(crate) fn cursor(&self) -> Option<(usize, usize)> {
+        self.seen().terminal.cursor().position()
+    }
+
+    /// Waits until the screen is as it should be.
+    #[track_caller]
+    pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
+        let since = Instant::now();
+        loop {
+            let screen = self.screen();
+            if is_so(&screen) {
+                return screen;
+            }
+            assert!(since.elapsed() < PATIENCE, "not {what}:\n{screen}");
+            std::thread::sleep(GLANCE);
+        }
+    }
+
+    /// Waits until words are on the screen.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, words: &str) -> String {
+        self.wait_until(&format!("`{words}` on the screen"), |screen| screen.contains(words))
+    }
+
+    /// Sends a signal to the command alone.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for the end of the command, and for all that it has written.
+    #[track_caller]
+    pub(crate) fn end(&mut self) -> i32 {
+        use std::os::unix::process::ExitStatusExt;
+        let since = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(since.elapsed() < PATIENCE, "the command does not end:\n{}", self.screen());
+            std::thread::sleep(GLANCE);
+        };
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        status.code().unwrap_or_else(|| 1000 + status.signal().unwrap_or_default())
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Rows with placeholders, also for what goes on in the next row.
+fn placeholders_in_rows(rows: &[(String, bool)]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut joined: Vec<&str> = Vec::new();
+    for (row, goes_on) in rows {
+        joined.push(row);
+        if *goes_on {
+            continue;
+        }
+        let shown = placeholders(&joined.concat());
+        let mut rest = shown.chars();
+        for row in joined.drain(..) {
+            let line: String = rest.by_ref().take(row.chars().count()).collect();
+            lines.push(line.trim_end().to_owned());
+        }
+    }
+    lines.extend(joined.into_iter().map(|row| row.trim_end().to_owned()));
+    lines
+}
+
+/// The text with what differs from run to run replaced, word by word, in the same width: `1.4s` by `#.#s`, money by
+/// `$#.####`, the id of a session by 26 signs.
+pub(crate) fn placeholders(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "$.".contains(c);
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(begin) = rest.find(is_part) {
+        let (before, from) = rest.split_at(begin);
+        let length = from.find(|c| !is_part(c)).unwrap_or(from.len());
+        let (word, after) = from.split_at(length);
+        shown.push_str(before);
+        shown.push_str(&placeholder(word).unwrap_or_else(|| word.to_owned()));
+        rest = after;
+    }
+    shown + rest
+}
+
+fn placeholder(word: &str) -> Option<String> {
+    let right = |sign: &str| Some(format!("{sign:>width$}", width = word.len()));
+    let digits_only = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    if let Some(number) = word.strip_suffix('s')
+        && let (Some(seconds), None) | (None, Some(seconds)) =
+            (Some(number).filter(|n| digits_only(n)), number.split_once('m').map(|(_, seconds)| seconds))
+        && digits_only(seconds)
+    {
+        return right("#.#s");
+    }
+    if word.strip_prefix('$').is_some_and(digits_only) {
+        return right("$#.####");
+    }
+    let (id, below) = word.split_at_checked(26)?;
+    let is_id =
+        id.chars().all(|c| matches!(c, 'a'..='z' | '2'..='7')) && id.chars().any(|c| c.is_ascii_digit());
+    (is_id && (below.is_empty() || below.starts_with('.'))).then(|| format!("{}{below}", "#".repeat(26)))
+}
