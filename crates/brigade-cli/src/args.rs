@@ -14,6 +14,7 @@ Examples:
   brigade run --model script:plan.toml \"Tidy up\"  one task for the lead agent
   git diff | brigade run --mode plan              the task from standard input, nothing is changed
   brigade run --max-turns 20 --budget-usd 0.50 --timeout 10m \"Fix the tests\"
+  brigade chat                                    talk with the lead agent
   brigade resume ID --max-turns 40                go on after a limit, a crash or a Ctrl-C
   brigade tell ID \"Also update the changelog\"     say more, while it runs or after it
   brigade sessions tree ID                        who worked for whom, and what it cost
@@ -38,6 +39,18 @@ wrong or has no entry, say in your configuration what you pay:
   [prices.\"work/large\"]
   input = 3.00
   output = 15.00";
+
+const CHAT_HELP: &str = "\
+Examples:
+  brigade chat                              talk with the lead agent
+  brigade chat -a reviewer                  talk with an agent of yours
+  brigade chat -c                           go on with the last session of this folder
+  brigade chat -r ID                        go on with any session, also with one that an agent started
+  brigade chat --mode plan --budget-usd 1   with the limits of run, which each round gets anew
+  printf 'one\\ntwo\\n' | brigade chat       messages from standard input, one a line
+
+While the agents work, what you type is heard at the next step. Ctrl-C stops the
+round, a second one leaves. /help lists the commands.";
 
 /// Agents that delegate: a lead splits the task, specialists do the parts, every step is on record.
 #[derive(Debug, Parser)]
@@ -82,6 +95,9 @@ pub(crate) enum OutputFormat {
 pub(crate) enum Command {
     /// Run one task with the lead agent and print its result
     Run(Run),
+    /// Talk with an agent, watch its agents work, and say more while they do
+    #[command(after_help = CHAT_HELP)]
+    Chat(Chat),
     /// Go on with a session: after a crash, a limit or a failure; prints the result again if it is done
     Resume(Resume),
     /// Say something to a session, while it runs or after its end
@@ -111,6 +127,19 @@ pub(crate) struct Run {
     /// What is to be done; read from standard input when absent or `-`
     #[arg(value_name = "TASK")]
     pub(crate) task: Option<String>,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
+
+/// Arguments of `chat`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Chat {
+    /// Go on with the last session of this folder
+    #[arg(short = 'c', long = "continue", conflicts_with_all = ["resume", "agent"])]
+    pub(crate) last: bool,
+    /// Go on with this session
+    #[arg(short, long, value_name = "ID", conflicts_with = "agent")]
+    pub(crate) resume: Option<String>,
     #[command(flatten)]
     pub(crate) flags: Flags,
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod cancel;
+pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod models;

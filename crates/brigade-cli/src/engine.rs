@@ -183,6 +183,12 @@ fn models(settings: &Settings) -> Models {
     })
 }
 
+/// Whether a model can be used, before anything is asked of it.
+pub(crate) fn check_model(settings: &Settings) -> Result<(), Failure> {
+    let Some(name) = &settings.model else { return Ok(()) };
+    models(settings).choose(name).map(|_| ()).map_err(Failure::usage)
+}
+
 fn load(file: &Path) -> Result<Script, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     Script::parse(&text).map_err(|error| format!("{} is no script: {error}", file.display()))

@@ -86,9 +86,16 @@ impl Failure {
 
     /// Says it on standard error.
     pub(crate) fn report(&self) {
+        if let Some(words) = self.words() {
+            output::note(&format!("brigade: {words}"));
+        }
+    }
+
+    /// What there is to say.
+    pub(crate) fn words(&self) -> Option<String> {
         match self {
-            Failure::Usage(error) | Failure::Failed(error) => output::note(&format!("brigade: {error:#}")),
-            Failure::Closed => {}
+            Failure::Usage(error) | Failure::Failed(error) => Some(format!("{error:#}")),
+            Failure::Closed => None,
         }
     }
 }

@@ -50,6 +50,11 @@ impl Hints {
         format!("brigade resume {session}{}{}", self.store, self.run)
     }
 
+    /// The command that talks on with a session.
+    pub(crate) fn chat(&self, session: &SessionId) -> String {
+        format!("brigade chat -r {session}{}{}", self.store, self.run)
+    }
+
     fn show(&self, session: &SessionId, what: &str) -> String {
         format!("brigade sessions {what} {session}{}", self.store)
     }
@@ -118,7 +123,8 @@ fn print(followed: Followed, format: OutputFormat, hints: &Hints, colour: Colour
     Ok(Exit::of(&outcome.status))
 }
 
-fn result(text: &str) -> Result<(), Failure> {
+/// Writes a result to standard output: as it is where a program reads it.
+pub(crate) fn result(text: &str) -> Result<(), Failure> {
     if text.is_empty() {
         return Ok(());
     }

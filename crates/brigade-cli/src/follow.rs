@@ -77,7 +77,7 @@ impl View {
     }
 
     /// Takes into account what is not a fact: a request that waits does so until something else is heard of it.
-    fn look(&mut self, live: &Live) {
+    pub(crate) fn look(&mut self, live: &Live) {
         match live {
             Live::Waiting { session, why } => {
                 self.waiting.insert(session.clone(), safe::line(why));
@@ -129,7 +129,7 @@ impl View {
     }
 
     /// What happened, in order and without gaps: facts from before the watch began are read from the store.
-    async fn complete(&self, store: &dyn Store, live: Live) -> Vec<Live> {
+    pub(crate) async fn complete(&self, store: &dyn Store, live: Live) -> Vec<Live> {
         let (session, until) = match &live {
             Live::Fact(record) => (&record.session, Some(record.seq)),
             Live::Delta { session, .. } | Live::Discarded { session, .. } | Live::Waiting { session, .. } => {
@@ -151,6 +151,17 @@ impl View {
         let mut all: Vec<Live> = records.into_iter().map(|record| Live::Fact(record.into())).collect();
         all.push(live);
         all
+    }
+
+    /// Of a run that was over before the watch began nobody told anything; its log does.
+    pub(crate) async fn missed(&self, store: &dyn Store) -> Vec<Record> {
+        let seen = self.seen.get(&self.root).copied().unwrap_or(0);
+        let is_complete = store.read(&self.root, seen).await.is_ok_and(|missed| missed.is_empty());
+        if is_complete {
+            return Vec::new();
+        }
+        // What cannot be read now was written, and can be looked at later.
+        store.tail(&self.root, 0, usize::MAX).await.unwrap_or_default()
     }
 }
 
@@ -251,26 +262,15 @@ pub(crate) async fn follow(
     while let Some(live) = watch.try_next() {
         see(&*store, live, &mut view, progress).await?;
     }
-    catch_up(&*store, &root, &mut view, progress).await?;
+    catch_up(&*store, &mut view, progress).await?;
     progress.flush()?;
     progress.end();
     Ok(Followed { ending, view })
 }
 
-/// Of a run that was over before the watch began nobody told anything; its log does.
-async fn catch_up(
-    store: &dyn Store,
-    root: &SessionId,
-    view: &mut View,
-    progress: &mut Progress,
-) -> Result<(), Failure> {
-    let seen = view.seen.get(root).copied().unwrap_or(0);
-    let is_complete = store.read(root, seen).await.is_ok_and(|missed| missed.is_empty());
-    if is_complete {
-        return Ok(());
-    }
-    // What cannot be read now was written, and can be looked at later.
-    for record in store.tail(root, 0, usize::MAX).await.unwrap_or_default() {
+/// Sees what the watch has not told.
+async fn catch_up(store: &dyn Store, view: &mut View, progress: &mut Progress) -> Result<(), Failure> {
+    for record in view.missed(store).await {
         see(store, Live::Fact(record.into()), view, progress).await?;
     }
     Ok(())

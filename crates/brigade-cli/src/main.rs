@@ -50,6 +50,7 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
     let Args { global, command } = args;
     match command {
         Command::Run(run) => command::run::run(global, run),
+        Command::Chat(chat) => command::chat::run(global, chat),
         Command::Resume(resume) => command::resume::run(global, resume),
         Command::Tell(tell) => command::tell::run(global, tell),
         Command::Cancel(cancel) => command::cancel::run(&global, &cancel),

@@ -17,6 +17,7 @@ use crate::settings::Environment;
 use crate::terminal;
 
 pub(crate) use canvas::Footer;
+pub(crate) use live::LiveTree;
 pub(crate) use stream::fact;
 
 /// One way to show it.
@@ -118,7 +119,7 @@ impl Progress {
 }
 
 /// A message of an agent as the person reads it: who speaks is stamped here, never read from the words.
-fn said(live: &Live, view: &View) -> Option<String> {
+pub(crate) fn said(live: &Live, view: &View) -> Option<String> {
     let Live::Fact(record) = live else { return None };
     let Event::Said { text, .. } = &record.event else { return None };
     let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());

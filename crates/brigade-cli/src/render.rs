@@ -1,12 +1,14 @@
 //! Trees, tables and transcripts as text.
 
+mod markdown;
 mod table;
 mod transcript;
 mod tree;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub(crate) use table::{costs, layout};
+pub(crate) use markdown::Markdown;
+pub(crate) use table::{costs, costs_by_agent, layout};
 pub(crate) use transcript::{Outputs, transcript};
 pub(crate) use tree::{Content, Row, rows};
 

@@ -38,6 +38,7 @@ use environment::nowhere;
 pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
 pub(crate) use layers::Layers;
+pub(crate) use nearest::nearest;
 pub(crate) use project::ProjectConfig;
 pub(crate) use providers::{Key, Offer, Providers};
 pub(crate) use web::Web;

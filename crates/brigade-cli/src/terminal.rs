@@ -38,6 +38,11 @@ pub(crate) fn can_ask() -> bool {
     types_input() && std::io::stderr().is_terminal()
 }
 
+/// Whether there is a terminal on all sides, on which a line can be typed while others are drawn.
+pub(crate) fn can_chat(environment: &Environment) -> bool {
+    types_input() && reads_results() && shows_progress(environment)
+}
+
 /// Columns and rows of standard error, asked anew each time because windows change.
 pub(crate) fn size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {

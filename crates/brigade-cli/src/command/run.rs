@@ -3,10 +3,10 @@
 use std::io::Read;
 
 use brigade::agents::LoadError;
-use brigade::{Catalogue, RunError, Task};
+use brigade::{Catalogue, Run, RunError, Runtime, Task};
 use brigade_core::Agent;
 
-use crate::args::{Flags, Global, Run};
+use crate::args::{self, Flags, Global};
 use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::finish::{self, Hints};
@@ -20,7 +20,7 @@ const MODELS_THERE_ARE: &str =
     "Name a model as PROVIDER/MODEL, such as ollama/qwen3, or a script as script:FILE; or try brigade demo.";
 
 /// Runs it.
-pub(crate) fn run(global: Global, run: Run) -> Result<Exit, Failure> {
+pub(crate) fn run(global: Global, run: args::Run) -> Result<Exit, Failure> {
     let text = task(run.task)?;
     let settings = Settings::for_run(&global, &run.flags)?;
     start(&global, &run.flags, &settings, &text)
@@ -37,19 +37,7 @@ pub(crate) fn start(
     engine::many_threads()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;
         let runtime = engine::runtime(settings, engine::store(settings)?)?;
-        let mut task = Task::new(text);
-        if let Some(agent) = named_agent(settings, &runtime.settings().agents)? {
-            task = task.agent(agent);
-        } else if settings.model.is_none() {
-            return Err(no_model(settings));
-        }
-        if let Some(timeout) = flags.timeout {
-            task = task.timeout(timeout);
-        }
-        let run = runtime.start(task).await.map_err(|error| match error {
-            RunError::Setup(_) => Failure::from(error).hint(MODELS_THERE_ARE),
-            other => other.into(),
-        })?;
+        let run = begin(&runtime, settings, flags, text).await?;
         let view = View::new(run.session().clone());
         let mut progress = Progress::new(global, &settings.environment);
         let followed = follow::follow(&runtime, run, view, &mut progress, &mut interrupts, &hints).await?;
@@ -64,24 +52,45 @@ pub(crate) fn start(
     })
 }
 
+/// Starts a session with a task.
+pub(super) async fn begin(
+    runtime: &Runtime,
+    settings: &Settings,
+    flags: &Flags,
+    text: &str,
+) -> Result<Run, Failure> {
+    let mut task = Task::new(text);
+    let agent = named_agent(settings, &runtime.settings().agents)?;
+    let has_model = agent.as_ref().is_some_and(|agent| agent.model.is_some() || agent.provider.is_some());
+    if settings.model.is_none() && !has_model {
+        return Err(no_model(settings));
+    }
+    if let Some(agent) = agent {
+        task = task.agent(agent);
+    }
+    if let Some(timeout) = flags.timeout {
+        task = task.timeout(timeout);
+    }
+    runtime.start(task).await.map_err(|error| match error {
+        RunError::Setup(_) => Failure::from(error).hint(MODELS_THERE_ARE),
+        other => other.into(),
+    })
+}
+
 /// The definition that is to take the task; nothing for the built-in lead.
-fn named_agent(settings: &Settings, agents: &Catalogue) -> Result<Option<Agent>, Failure> {
+pub(super) fn named_agent(settings: &Settings, agents: &Catalogue) -> Result<Option<Agent>, Failure> {
     if settings.agent == LEAD {
         return Ok(None);
     }
     let known = agents.list().iter().map(|agent| agent.id.as_str()).chain([LEAD]);
-    let agent = agents.load(&settings.agent).map_err(|error| match error {
+    agents.load(&settings.agent).map(Some).map_err(|error| match error {
         LoadError::NotFound(id) => Failure::usage(format!(
             "there is no agent '{}'; there are: {} (brigade agents list)",
             safe::line(&id),
             known.collect::<Vec<_>>().join(", ")
         )),
         invalid => Failure::usage(invalid.to_string()),
-    })?;
-    if settings.model.is_none() && agent.model.is_none() && agent.provider.is_none() {
-        return Err(no_model(settings));
-    }
-    Ok(Some(agent))
+    })
 }
 
 fn task(words: Option<String>) -> Result<String, Failure> {

@@ -14,8 +14,8 @@ use crate::output;
 use crate::settings::Settings;
 
 /// How often and how long to wait for a runner that is just leaving.
-const GLANCES: u32 = 40;
-const GLANCE: Duration = Duration::from_millis(50);
+pub(super) const GLANCES: u32 = 40;
+pub(super) const GLANCE: Duration = Duration::from_millis(50);
 
 /// Runs it.
 pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
@@ -50,7 +50,7 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
 }
 
 /// Whether the words came after the end of a round whose runner has not gone yet.
-async fn came_too_late(store: &dyn Store, session: &SessionId) -> Result<bool, Failure> {
+pub(super) async fn came_too_late(store: &dyn Store, session: &SessionId) -> Result<bool, Failure> {
     let records = store.read(session, 0).await?;
     let state = State::fold(session.clone(), records.iter().map(|record| &record.event));
     Ok(state.ended().is_some() && state.has_unheard_words())

@@ -20,16 +20,18 @@ const MOST_LINES: usize = 40;
 pub(crate) struct LiveTree {
     colour: Colour,
     canvas: Canvas,
+    /// Lines above the tree that are not there to stay.
+    header: Vec<String>,
     footer: Option<Footer>,
 }
 
 impl LiveTree {
-    pub(super) fn new(colour: Colour) -> LiveTree {
-        LiveTree { colour, canvas: Canvas::default(), footer: None }
+    pub(crate) fn new(colour: Colour) -> LiveTree {
+        LiveTree { colour, canvas: Canvas::default(), header: Vec::new(), footer: None }
     }
 
     /// Draws the tree as it is now.
-    pub(super) fn draw(&mut self, view: &View) {
+    pub(crate) fn draw(&mut self, view: &View) {
         let size = terminal::size();
         let (lines, cursor) = self.frame(view, size);
         output::paint(&self.canvas.draw(lines, cursor, size));
@@ -37,18 +39,28 @@ impl LiveTree {
 
     /// Writes a line above the tree.
     pub(super) fn say(&mut self, view: &View, text: &str) {
+        self.print(view, &safe::lines(text));
+    }
+
+    /// Writes lines above the tree that are safe already, in styles or without.
+    pub(crate) fn print(&mut self, view: &View, text: &str) {
         let size = terminal::size();
         let (lines, cursor) = self.frame(view, size);
-        output::paint(&self.canvas.draw_below(&safe::lines(text), lines, cursor, size));
+        output::paint(&self.canvas.draw_below(text, lines, cursor, size));
+    }
+
+    /// What stands above the tree from its next drawing on: lines that are safe, as far as there is room for them.
+    pub(crate) fn set_header(&mut self, header: Vec<String>) {
+        self.header = header;
     }
 
     /// What stands beneath the tree from its next drawing on.
-    pub(super) fn set_footer(&mut self, footer: Option<Footer>) {
+    pub(crate) fn set_footer(&mut self, footer: Option<Footer>) {
         self.footer = footer;
     }
 
     /// Takes the tree away.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         output::paint(&self.canvas.clear(terminal::size()));
     }
 
@@ -63,6 +75,9 @@ impl LiveTree {
         };
         let mut lines = self.lines(view, width, most.saturating_sub(footer.len()).clamp(1, MOST_LINES));
         lines.truncate(most.saturating_sub(footer.len()));
+        let header = Footer { lines: self.header.clone(), cursor: None };
+        let (header, _) = header.laid_out(width, most.saturating_sub(lines.len() + footer.len()));
+        lines.splice(0..0, header);
         let cursor = cursor.map(|(row, column)| (lines.len() + row, column));
         lines.extend(footer);
         (lines, cursor)

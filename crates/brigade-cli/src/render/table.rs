@@ -38,6 +38,27 @@ pub(crate) fn costs(view: &View, colour: Colour, columns: usize) -> String {
     layout(&lines, colour, columns, 2, &LEFT_OUT)
 }
 
+/// What all sessions of each agent used up, and the sum, in at most so many columns.
+pub(crate) fn costs_by_agent(view: &View, colour: Colour, columns: usize) -> String {
+    let mut sums: Vec<(&str, usize, Spent)> = Vec::new();
+    let nodes = view.tree.walk(&view.root);
+    for node in &nodes {
+        match sums.iter_mut().find(|(label, _, _)| *label == node.label) {
+            Some((_, count, spent)) => (*count, *spent) = (*count + 1, spent.plus(node.own)),
+            None => sums.push((&node.label, 1, node.own)),
+        }
+    }
+    let line = |label: String, count: usize, spent: &Spent| {
+        let [input, output, cost] = amounts(spent);
+        [label, count.to_string(), input, output, cost]
+    };
+    let mut lines = vec![["agent", "sessions", "in", "out", "cost"].map(str::to_owned)];
+    lines
+        .extend(sums.iter().map(|(label, count, spent)| line(fit(&safe::line(label), LABEL), *count, spent)));
+    lines.push(line("total".to_owned(), nodes.len(), &view.tree.spent(&view.root)));
+    layout(&lines, colour, columns, 1, &[1, 3, 2])
+}
+
 fn cells(prefix: &str, node: &Node) -> [String; 7] {
     let end = if matches!(node.doing, Doing::Ended(_)) { node.changed_at } else { clock::now() };
     let label = format!("{prefix}{}", safe::line(&node.label));

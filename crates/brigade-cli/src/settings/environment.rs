@@ -100,6 +100,11 @@ impl Environment {
         Ok(self.data_folder().ok_or_else(nowhere)?.join("trusted.json"))
     }
 
+    /// The file that keeps what was typed in chats.
+    pub(crate) fn history_file(&self) -> Option<PathBuf> {
+        Some(self.data_folder()?.join("chat-history"))
+    }
+
     /// Whether a folder is the person's home, or the one around `BRIGADE_HOME`.
     pub(crate) fn is_the_persons(&self, folder: &Path) -> bool {
         let same = |own: &Path, folder: &Path| own.canonicalize().is_ok_and(|own| own == folder);

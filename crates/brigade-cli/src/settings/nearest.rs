@@ -1,7 +1,7 @@
 //! The known name that somebody may have meant.
 
 /// The candidate with the smallest edit distance; the first of several.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<(usize, &'a str)> {

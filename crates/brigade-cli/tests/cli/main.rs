@@ -7,6 +7,7 @@
 )]
 
 mod agents;
+mod chat;
 mod config;
 mod context;
 mod control;

@@ -1,0 +1,191 @@
+//! What begins with a slash.
+
+use brigade_core::permission::Mode;
+
+use crate::settings::nearest;
+
+/// The commands, what they take, and what they do.
+const COMMANDS: [(&str, &str, &str); 10] = [
+    ("tree", "", "who works for whom, and how far they are"),
+    ("cost", "", "tokens and money, by agent and in all"),
+    ("model", "[NAME]", "the model, or another one from the next round on"),
+    ("mode", "[MODE]", "plan, ask, edit or auto, from the next round on"),
+    ("agents", "", "the agents that can be named"),
+    ("tell", "AGENT TEXT", "say something to one of the agents that work"),
+    ("stop", "[AGENT]", "stop this round, or one of the agents that work"),
+    ("resume", "[ID]", "earlier sessions, or go on with one of them"),
+    ("help", "", "this list"),
+    ("quit", "", "leave; so do Ctrl-D, and Ctrl-C twice"),
+];
+
+const KEYS: [(&str, &str); 4] = [
+    ("Enter", "send; while the agents work, it is heard at the next step"),
+    ("Alt-Enter", "a new line; so do Ctrl-J, and a backslash at the end"),
+    ("Up, Down", "what was typed before; a line that begins with a blank is not kept"),
+    ("Ctrl-C", "clears the line, then stops the round, then leaves"),
+];
+
+/// What a line that was typed means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// Words for the agent.
+    Message(String),
+    /// Something for the chat itself.
+    Command(Command),
+}
+
+/// What the chat can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Shows the tree.
+    Tree,
+    /// Shows what was used up.
+    Cost,
+    /// Shows or sets the model.
+    Model(Option<String>),
+    /// Shows or sets the mode.
+    Mode(Option<Mode>),
+    /// Lists the agents.
+    Agents,
+    /// Says something to an agent that works: who, and what, in one text since names may have blanks.
+    Tell(String),
+    /// Stops the round, or an agent.
+    Stop(Option<String>),
+    /// Lists sessions, or goes to one.
+    Resume(Option<String>),
+    /// Lists the commands.
+    Help,
+    /// Leaves.
+    Quit,
+}
+
+/// What a line means, or what is wrong with it.
+pub(crate) fn parse(line: &str) -> Result<Typed, String> {
+    let Some(rest) = line.trim().strip_prefix('/') else { return Ok(Typed::Message(line.to_owned())) };
+    if rest.starts_with('/') {
+        return Ok(Typed::Message(rest.to_owned()));
+    }
+    let (name, words) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    if name.contains('/') {
+        // A path, such as /etc/hosts.
+        return Ok(Typed::Message(line.to_owned()));
+    }
+    let words = words.trim();
+    let given = (!words.is_empty()).then(|| words.to_owned());
+    let command = match name {
+        "tree" => Command::Tree,
+        "cost" => Command::Cost,
+        "model" => Command::Model(given),
+        "mode" => Command::Mode(
+            given.map(|mode| mode.parse()).transpose().map_err(|error| format!("/mode: {error}"))?,
+        ),
+        "agents" => Command::Agents,
+        "tell" if words.contains(char::is_whitespace) => Command::Tell(words.to_owned()),
+        "tell" => return Err("say whom and what: /tell AGENT TEXT".to_owned()),
+        "stop" => Command::Stop(given),
+        "resume" => Command::Resume(given),
+        "help" | "?" => Command::Help,
+        "quit" | "exit" => Command::Quit,
+        _ => return Err(unknown(name)),
+    };
+    Ok(Typed::Command(command))
+}
+
+fn unknown(name: &str) -> String {
+    let near = nearest(name, COMMANDS.map(|(known, _, _)| known));
+    let hint = match near {
+        Some((distance, known)) if distance <= 2 => format!("did you mean /{known}?"),
+        Some(_) | None => "/help lists what there is;".to_owned(),
+    };
+    format!(
+        "there is no command /{name}; {hint} A message that begins with a slash is typed with two: //{name}"
+    )
+}
+
+/// The command that a beginning stands for, as far as that is clear.
+pub(crate) fn complete(text: &str) -> Option<String> {
+    let begun = text.strip_prefix('/').filter(|begun| !begun.contains(char::is_whitespace))?;
+    let mut fitting = COMMANDS.iter().filter(|(name, _, _)| name.starts_with(begun));
+    let (first, takes, _) = fitting.next()?;
+    let rest: Vec<&str> = fitting.map(|(name, _, _)| *name).collect();
+    if rest.is_empty() {
+        return Some(format!("/{first}{}", if takes.is_empty() { "" } else { " " }));
+    }
+    let common = rest.iter().fold(first.len(), |length, name| {
+        first.bytes().zip(name.bytes()).take(length).take_while(|(a, b)| a == b).count()
+    });
+    Some(format!("/{}", &first[..common]))
+}
+
+/// The list of commands and keys.
+pub(crate) fn help() -> String {
+    let mut text = String::new();
+    for (name, takes, does) in COMMANDS {
+        text.push_str(&format!("{:<18} {does}\n", format!("/{name} {takes}")));
+    }
+    for (key, does) in KEYS {
+        text.push_str(&format!("{key:<18} {does}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(line: &str) -> Command {
+        match parse(line) {
+            Ok(Typed::Command(command)) => command,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_are_understood() {
+        assert_eq!(command("/tree"), Command::Tree);
+        assert_eq!(command(" /model  a/b "), Command::Model(Some("a/b".to_owned())));
+        assert_eq!(command("/model"), Command::Model(None));
+        assert_eq!(command("/mode plan"), Command::Mode(Some(Mode::Plan)));
+        assert_eq!(
+            command("/tell Security Auditor hurry\nup"),
+            Command::Tell("Security Auditor hurry\nup".into())
+        );
+        assert_eq!(command("/stop"), Command::Stop(None));
+        assert_eq!(command("/resume x"), Command::Resume(Some("x".to_owned())));
+        for (name, _, _) in COMMANDS {
+            assert!(parse(&format!("/{name} plan b")).is_ok() || name == "mode", "{name}");
+            assert!(help().contains(&format!("/{name}")));
+        }
+    }
+
+    #[test]
+    fn messages_are_left_alone() {
+        for (line, message) in [
+            ("hello /tree", "hello /tree"),
+            ("  indented", "  indented"),
+            ("//tree", "/tree"),
+            ("/etc/hosts is wrong", "/etc/hosts is wrong"),
+        ] {
+            assert_eq!(parse(line), Ok(Typed::Message(message.to_owned())));
+        }
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        assert!(parse("/tre").unwrap_err().contains("did you mean /tree?"));
+        assert!(parse("/stopp").unwrap_err().contains("/stop?"));
+        assert!(parse("/xylophone").unwrap_err().contains("/help"));
+        assert!(parse("/tell reviewer").unwrap_err().contains("/tell AGENT TEXT"));
+        assert!(parse("/mode wild").unwrap_err().starts_with("/mode: "));
+        assert!(parse("/").unwrap_err().contains("no command /"));
+    }
+
+    #[test]
+    fn beginnings_are_completed_as_far_as_they_are_clear() {
+        assert_eq!(complete("/tr").as_deref(), Some("/tree"));
+        assert_eq!(complete("/m").as_deref(), Some("/mode"));
+        assert_eq!(complete("/t").as_deref(), Some("/t"));
+        assert_eq!(complete("/res").as_deref(), Some("/resume "));
+        assert_eq!((complete("/x"), complete("tr"), complete("/tell a")), (None, None, None));
+    }
+}

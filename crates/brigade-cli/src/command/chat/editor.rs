@@ -1,0 +1,392 @@
+//! What is being typed: a text of one line or more, and a place in it. It draws nothing and knows no terminal.
+
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+use crate::safe;
+
+/// What a key does to the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Edit {
+    /// Text is typed or pasted.
+    Insert(String),
+    /// The character before the place goes.
+    Backspace,
+    /// The character at the place goes.
+    Delete,
+    /// What stands before the place in its word goes.
+    KillWordBefore,
+    /// What stands after the place in its word goes.
+    KillWordAfter,
+    /// What stands before the place in its line goes.
+    KillToStart,
+    /// What stands after the place in its line goes.
+    KillToEnd,
+    /// What went last comes back.
+    Yank,
+    /// One character back.
+    Left,
+    /// One character on.
+    Right,
+    /// One word back.
+    WordLeft,
+    /// One word on.
+    WordRight,
+    /// To the start of the line.
+    Home,
+    /// To the end of the line.
+    End,
+}
+
+/// Whether there was a line to go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// There was.
+    Yes,
+    /// The place is in the first or the last line already.
+    No,
+}
+
+/// The text and the place.
+#[derive(Debug, Default)]
+pub(crate) struct Editor {
+    text: String,
+    /// A byte of the text at which a character begins, or its end.
+    place: usize,
+    killed: String,
+}
+
+/// The text as it stands on a screen.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Lines that fit, safe to show.
+    pub(crate) lines: Vec<String>,
+    /// The line and the column of the place.
+    pub(crate) cursor: (usize, usize),
+}
+
+/// What stands before the first line, and before all others.
+const PROMPT: &str = "> ";
+const INDENT: &str = "  ";
+const TAB: &str = "    ";
+
+impl Editor {
+    /// What was typed.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether nothing was typed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Whether the place is behind everything.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.place == self.text.len()
+    }
+
+    /// Another text, with the place at its end.
+    pub(crate) fn replace(&mut self, text: &str) {
+        self.text = clean(text);
+        self.place = self.text.len();
+    }
+
+    /// What was typed; the editor is empty after that.
+    pub(crate) fn take(&mut self) -> String {
+        self.place = 0;
+        std::mem::take(&mut self.text)
+    }
+
+    /// Does what a key says.
+    pub(crate) fn apply(&mut self, edit: Edit) {
+        match edit {
+            Edit::Insert(text) => self.insert(&clean(&text)),
+            Edit::Backspace => self.remove(self.before(), self.place),
+            Edit::Delete => self.remove(self.place, self.after()),
+            Edit::KillWordBefore => self.kill(self.word_before(), self.place),
+            Edit::KillWordAfter => self.kill(self.place, self.word_after()),
+            Edit::KillToStart => self.kill(self.line_start(), self.place),
+            Edit::KillToEnd => self.kill(self.place, self.line_end()),
+            Edit::Yank => self.insert(&self.killed.clone()),
+            Edit::Left => self.place = self.before(),
+            Edit::Right => self.place = self.after(),
+            Edit::WordLeft => self.place = self.word_before(),
+            Edit::WordRight => self.place = self.word_after(),
+            Edit::Home => self.place = self.line_start(),
+            Edit::End => self.place = self.line_end(),
+        }
+    }
+
+    /// To the same column of the line above.
+    pub(crate) fn up(&mut self) -> Moved {
+        let start = self.line_start();
+        let Some(above_end) = start.checked_sub(1) else { return Moved::No };
+        let column = self.text[start..self.place].graphemes(true).count();
+        let above = &self.text[..above_end];
+        let above_start = above.rfind('\n').map_or(0, |at| at + 1);
+        self.place = above_start + offset(&above[above_start..], column);
+        Moved::Yes
+    }
+
+    /// To the same column of the line below.
+    pub(crate) fn down(&mut self) -> Moved {
+        let end = self.line_end();
+        if end == self.text.len() {
+            return Moved::No;
+        }
+        let column = self.text[self.line_start()..self.place].graphemes(true).count();
+        let below_start = end + 1;
+        let below = &self.text[below_start..];
+        let below = below.split('\n').next().unwrap_or_default();
+        self.place = below_start + offset(below, column);
+        Moved::Yes
+    }
+
+    /// Whether a backslash at the end asks for another line; it becomes the line end.
+    pub(crate) fn continues(&mut self) -> bool {
+        if !self.is_at_end() || !self.text.ends_with('\\') {
+            return false;
+        }
+        self.text.pop();
+        self.text.push('\n');
+        self.place = self.text.len();
+        true
+    }
+
+    /// The text in lines of so many columns, of which at most `most` are kept: those around the place.
+    pub(crate) fn layout(&self, columns: usize, most: usize) -> Layout {
+        let room = columns.max(INDENT.len() + 2);
+        let mut lines = vec![PROMPT.to_owned()];
+        let mut used = PROMPT.width();
+        let mut cursor = (0, used);
+        for (at, grapheme) in self.text.grapheme_indices(true) {
+            if at == self.place {
+                cursor = (lines.len() - 1, used);
+            }
+            if grapheme == "\n" {
+                lines.push(INDENT.to_owned());
+                used = INDENT.width();
+                continue;
+            }
+            let shown = shown(grapheme);
+            for piece in pieces(&shown, room - INDENT.width()) {
+                // The last column stays free for the cursor.
+                if used + piece.width() >= room {
+                    lines.push(INDENT.to_owned());
+                    used = INDENT.width();
+                    if at == self.place && cursor.1 + 1 >= room {
+                        cursor = (lines.len() - 1, used);
+                    }
+                }
+                used += piece.width();
+                if let Some(line) = lines.last_mut() {
+                    line.push_str(piece);
+                }
+            }
+        }
+        if self.is_at_end() {
+            cursor = (lines.len() - 1, used);
+        }
+        clip(lines, cursor, most.max(1))
+    }
+
+    fn insert(&mut self, text: &str) {
+        self.text.insert_str(self.place, text);
+        self.place += text.len();
+    }
+
+    fn remove(&mut self, from: usize, to: usize) {
+        self.text.replace_range(from..to, "");
+        self.place = from;
+    }
+
+    fn kill(&mut self, from: usize, to: usize) {
+        if from < to {
+            self.killed = self.text[from..to].to_owned();
+            self.remove(from, to);
+        }
+    }
+
+    fn before(&self) -> usize {
+        self.text[..self.place].grapheme_indices(true).next_back().map_or(0, |(at, _)| at)
+    }
+
+    fn after(&self) -> usize {
+        let next = self.text[self.place..].graphemes(true).next();
+        self.place + next.map_or(0, str::len)
+    }
+
+    fn word_before(&self) -> usize {
+        let words = self.text[..self.place].unicode_word_indices();
+        words.last().map_or(0, |(at, _)| at)
+    }
+
+    fn word_after(&self) -> usize {
+        let mut words = self.text[self.place..].unicode_word_indices();
+        words.next().map_or(self.text.len(), |(at, word)| self.place + at + word.len())
+    }
+
+    fn line_start(&self) -> usize {
+        self.text[..self.place].rfind('\n').map_or(0, |at| at + 1)
+    }
+
+    fn line_end(&self) -> usize {
+        self.text[self.place..].find('\n').map_or(self.text.len(), |at| self.place + at)
+    }
+}
+
+/// Text as it is kept: line ends of one kind, and nothing that only a terminal would understand.
+fn clean(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// Where a column of a line begins.
+fn offset(line: &str, column: usize) -> usize {
+    line.grapheme_indices(true).nth(column).map_or(line.len(), |(at, _)| at)
+}
+
+/// A character as it is shown.
+fn shown(grapheme: &str) -> String {
+    if grapheme == "\t" { TAB.to_owned() } else { safe::lines(grapheme).into_owned() }
+}
+
+/// What is shown for one character, in parts that each fit a line.
+fn pieces(shown: &str, room: usize) -> Vec<&str> {
+    if shown.width() < room { vec![shown] } else { shown.split("").filter(|part| !part.is_empty()).collect() }
+}
+
+/// Keeps the lines around the cursor.
+fn clip(mut lines: Vec<String>, (row, column): (usize, usize), most: usize) -> Layout {
+    let first = if lines.len() <= most { 0 } else { (row + 1).saturating_sub(most) };
+    lines.drain(..first);
+    lines.truncate(most);
+    Layout { lines, cursor: (row - first, column) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(text: &str) -> Editor {
+        let mut editor = Editor::default();
+        editor.apply(Edit::Insert(text.to_owned()));
+        editor
+    }
+
+    fn after(text: &str, edits: &[Edit]) -> String {
+        let mut editor = typed(text);
+        edits.iter().for_each(|edit| editor.apply(edit.clone()));
+        editor.apply(Edit::Insert("|".to_owned()));
+        editor.take()
+    }
+
+    #[test]
+    fn characters_are_what_people_see_and_not_bytes() {
+        assert_eq!(after("ae\u{301}", &[Edit::Backspace]), "a|");
+        assert_eq!(after("a日本", &[Edit::Left, Edit::Backspace]), "a|本");
+        assert_eq!(after("👩🏽b", &[Edit::Left, Edit::Left, Edit::Delete]), "|b");
+        assert_eq!(after("", &[Edit::Backspace, Edit::Delete, Edit::Left, Edit::Right]), "|");
+    }
+
+    #[test]
+    fn words_are_jumped_over_and_removed() {
+        assert_eq!(after("one two  three", &[Edit::WordLeft, Edit::WordLeft]), "one |two  three");
+        assert_eq!(after("one two", &[Edit::Home, Edit::WordRight]), "one| two");
+        assert_eq!(after("one two ", &[Edit::KillWordBefore]), "one |");
+        assert_eq!(after("one two", &[Edit::Home, Edit::KillWordAfter]), "| two");
+        assert_eq!(after("one two", &[Edit::KillWordBefore, Edit::Home, Edit::Yank]), "two|one ");
+    }
+
+    #[test]
+    fn a_line_is_edited_within_several() {
+        assert_eq!(after("one\ntwo", &[Edit::Home]), "one\n|two");
+        assert_eq!(after("one\ntwo", &[Edit::KillToStart]), "one\n|");
+        assert_eq!(after("one\ntwo", &[Edit::Home, Edit::Left, Edit::KillToStart]), "|\ntwo");
+        assert_eq!(after("one\ntwo", &[Edit::Home, Edit::Left, Edit::Home, Edit::KillToEnd]), "|\ntwo");
+        assert_eq!(after("one\ntwo", &[Edit::Home, Edit::Backspace]), "one|two");
+        assert_eq!(after("one\ntwo", &[Edit::Home, Edit::Left, Edit::End]), "one|\ntwo");
+    }
+
+    #[test]
+    fn up_and_down_keep_the_column_and_stop_at_the_ends() {
+        let mut editor = typed("first\n2\nthird");
+        assert_eq!(editor.down(), Moved::No);
+        assert_eq!(editor.up(), Moved::Yes);
+        assert_eq!(editor.place, "first\n2".len());
+        assert_eq!((editor.up(), editor.place), (Moved::Yes, 1));
+        assert_eq!(editor.up(), Moved::No);
+        assert_eq!((editor.down(), editor.place), (Moved::Yes, "first\n2".len()));
+        assert_eq!((editor.down(), editor.place), (Moved::Yes, "first\n2\nt".len()));
+    }
+
+    #[test]
+    fn a_backslash_at_the_end_asks_for_another_line() {
+        let mut editor = typed("one\\");
+        assert!(editor.continues());
+        assert!(!editor.continues());
+        editor.apply(Edit::Insert("two".to_owned()));
+        assert_eq!(editor.text(), "one\ntwo");
+        let mut inside = typed("one\\");
+        inside.apply(Edit::Left);
+        assert!(!inside.continues());
+    }
+
+    #[test]
+    fn what_is_pasted_keeps_its_lines_and_loses_its_controls() {
+        let editor = typed("a\r\nb\rc\u{1b}[2J\td\u{7}\u{9b}");
+        assert_eq!(editor.text(), "a\nb\nc[2J\td");
+    }
+
+    #[test]
+    fn long_and_wide_text_wraps_within_the_window() {
+        let editor = typed("abcdefgh");
+        let layout = editor.layout(7, 9);
+        assert_eq!(layout, Layout { lines: vec!["> abcd".into(), "  efgh".into()], cursor: (1, 6) });
+        let wide = typed("日本語で").layout(8, 9);
+        assert_eq!(wide.lines, ["> 日本", "  語で"]);
+        assert_eq!(wide.cursor, (1, 6));
+    }
+
+    #[test]
+    fn the_cursor_is_where_the_next_character_goes() {
+        let mut editor = typed("abcdefgh");
+        (0..4).for_each(|_| editor.apply(Edit::Left));
+        assert_eq!(editor.layout(7, 9).cursor, (1, 2), "at the break it is on the line below");
+        editor.apply(Edit::Left);
+        assert_eq!(editor.layout(7, 9).cursor, (0, 5));
+        assert_eq!(typed("").layout(40, 9), Layout { lines: vec!["> ".into()], cursor: (0, 2) });
+        assert_eq!(typed("a\n").layout(40, 9).cursor, (1, 2));
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_window_and_the_cursor_is_on_one() {
+        let text = "日本語 a\tb\u{202e}c 👨\u{200d}👩\u{200d}👧 e\u{301}\n\n1234567890";
+        let mut editor = typed(text);
+        for columns in 4..40 {
+            for _ in 0..60 {
+                let layout = editor.layout(columns, 5);
+                assert!(layout.lines.len() <= 5);
+                assert!(layout.cursor.0 < layout.lines.len(), "{layout:?}");
+                assert!(layout.cursor.1 < columns, "{columns}: {layout:?}");
+                for line in &layout.lines {
+                    assert!(line.width() < columns || columns < 5, "{columns}: {line:?}");
+                }
+                editor.apply(Edit::Left);
+            }
+            editor.replace(text);
+        }
+    }
+
+    #[test]
+    fn only_the_lines_around_the_place_are_kept() {
+        let mut editor = typed("1\n2\n3\n4\n5");
+        assert_eq!(editor.layout(20, 3).lines, ["  3", "  4", "  5"]);
+        (0..4).for_each(|_| {
+            editor.up();
+        });
+        let layout = editor.layout(20, 3);
+        assert_eq!((layout.lines, layout.cursor), (vec!["> 1".into(), "  2".into(), "  3".into()], (0, 3)));
+    }
+}

@@ -1,0 +1,168 @@
+//! What was typed before, in a file that only its owner can read.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::PathBuf;
+
+/// How many entries are kept.
+const MOST: usize = 1000;
+/// A longer entry is not kept.
+const LONGEST: usize = 16 * 1024;
+/// How much of the file is read.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// Entries, oldest first, and which of them is looked at.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    file: Option<PathBuf>,
+    entries: Vec<String>,
+    /// The entry that is looked at, and what was typed before that.
+    looking: Option<(usize, String)>,
+}
+
+impl History {
+    /// What a file holds. One that is not there, or cannot be read, is an empty one.
+    pub(crate) fn load(file: PathBuf) -> History {
+        let text = read(&file).unwrap_or_default();
+        let mut entries: Vec<String> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let count = entries.len();
+        entries.drain(..count.saturating_sub(MOST));
+        if count > 2 * MOST {
+            // A file that stays long is only slower.
+            let _ = rewrite(&file, &entries);
+        }
+        History { file: Some(file), entries, looking: None }
+    }
+
+    /// Keeps an entry, unless it is the same as the one before or begins with a blank.
+    pub(crate) fn add(&mut self, entry: &str) {
+        self.looking = None;
+        let is_unwanted = entry.trim().is_empty() || entry.starts_with(' ') || entry.len() > LONGEST;
+        if is_unwanted || self.entries.last().is_some_and(|last| last == entry) {
+            return;
+        }
+        self.entries.push(entry.to_owned());
+        if let Some(file) = &self.file {
+            // A history that cannot be written is missed later, and nothing else.
+            let _ = append(file, entry);
+        }
+    }
+
+    /// The entry before the one that is looked at; `typed` is kept for the way back.
+    pub(crate) fn older(&mut self, typed: &str) -> Option<&str> {
+        let (index, typed) = match self.looking.take() {
+            Some((index, kept)) => (index, kept),
+            None => (self.entries.len(), typed.to_owned()),
+        };
+        let older = index.checked_sub(1);
+        if index < self.entries.len() || older.is_some() {
+            self.looking = Some((older.unwrap_or(index), typed));
+        }
+        self.entries.get(older?).map(String::as_str)
+    }
+
+    /// The entry after the one that is looked at; after the newest, what was typed.
+    pub(crate) fn newer(&mut self) -> Option<String> {
+        let (index, typed) = self.looking.take()?;
+        match self.entries.get(index + 1) {
+            Some(entry) => {
+                self.looking = Some((index + 1, typed));
+                Some(entry.clone())
+            }
+            None => Some(typed),
+        }
+    }
+
+    /// What is typed now is something else.
+    pub(crate) fn forget_place(&mut self) {
+        self.looking = None;
+    }
+}
+
+fn read(file: &PathBuf) -> std::io::Result<String> {
+    let mut opened = File::open(file)?;
+    let length = opened.metadata()?.len();
+    opened.seek(SeekFrom::Start(length.saturating_sub(MOST_BYTES)))?;
+    let mut bytes = Vec::new();
+    opened.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn line(entry: &str) -> std::io::Result<String> {
+    Ok(serde_json::to_string(entry)? + "\n")
+}
+
+fn append(file: &PathBuf, entry: &str) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut opened = OpenOptions::new().create(true).append(true).mode(0o600).open(file)?;
+    opened.set_permissions(Permissions::from_mode(0o600))?;
+    opened.write_all(line(entry)?.as_bytes())
+}
+
+fn rewrite(file: &PathBuf, entries: &[String]) -> std::io::Result<()> {
+    let lines: Vec<String> = entries.iter().map(|entry| line(entry)).collect::<Result<_, _>>()?;
+    let folder = file.parent().unwrap_or(file);
+    // A temporary file can be read by its owner only.
+    let mut beside = tempfile::NamedTempFile::new_in(folder)?;
+    beside.write_all(lines.concat().as_bytes())?;
+    beside.persist(file)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_goes_back_and_comes_back_to_what_was_typed() {
+        let mut history = History::default();
+        assert_eq!(history.older("draft"), None);
+        assert_eq!(history.newer(), None);
+        history.add("one");
+        history.add("two\nlines");
+        assert_eq!(history.older("draft"), Some("two\nlines"));
+        assert_eq!(history.older("two\nlines"), Some("one"));
+        assert_eq!(history.older("one"), None);
+        assert_eq!(history.newer().as_deref(), Some("two\nlines"));
+        assert_eq!(history.newer().as_deref(), Some("draft"));
+        assert_eq!(history.newer(), None);
+    }
+
+    #[test]
+    fn blanks_in_front_repetitions_and_long_texts_are_not_kept() {
+        let mut history = History::default();
+        for entry in ["one", "one", " secret", "", "  ", &"x".repeat(LONGEST + 1)] {
+            history.add(entry);
+        }
+        assert_eq!(history.entries, ["one"]);
+    }
+
+    #[test]
+    fn it_is_found_again_and_belongs_to_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("new/history");
+        let mut history = History::load(file.clone());
+        history.add("one\n\u{1b}two");
+        history.add("three");
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(History::load(file).entries, ["one\n\u{1b}two", "three"]);
+    }
+
+    #[test]
+    fn it_does_not_grow_for_ever_and_survives_what_is_no_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("history");
+        let mut text: String = (0..2 * MOST + 1).map(|n| line(&n.to_string()).unwrap()).collect();
+        text.insert_str(0, "half a line\n");
+        std::fs::write(&file, &text).unwrap();
+        assert_eq!(History::load(file.clone()).entries.len(), MOST);
+        assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), MOST);
+        let again = History::load(file);
+        assert_eq!(again.entries.last(), Some(&(2 * MOST).to_string()));
+    }
+}

@@ -1,0 +1,108 @@
+//! What the keys of a terminal mean.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::editor::Edit;
+
+/// What a key asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Key {
+    /// A change of the text, or of the place in it.
+    Edit(Edit),
+    /// The line above, or what was typed before.
+    Up,
+    /// The line below, or what was typed after that.
+    Down,
+    /// Send it.
+    Enter,
+    /// Another line.
+    NewLine,
+    /// Say the rest.
+    Complete,
+    /// Delete, or leave where there is nothing to delete.
+    DeleteOrLeave,
+    /// Stop.
+    Interrupt,
+    /// Draw everything again.
+    Redraw,
+}
+
+/// The meaning of a key, if it has one.
+pub(super) fn meaning(event: KeyEvent) -> Option<Key> {
+    if event.kind == KeyEventKind::Release {
+        return None;
+    }
+    let control = event.modifiers.contains(KeyModifiers::CONTROL);
+    let alt = event.modifiers.contains(KeyModifiers::ALT);
+    let by_word = control || alt;
+    let edit = match event.code {
+        KeyCode::Enter if alt => return Some(Key::NewLine),
+        KeyCode::Enter => return Some(Key::Enter),
+        KeyCode::Tab => return Some(Key::Complete),
+        KeyCode::Up => return Some(Key::Up),
+        KeyCode::Down => return Some(Key::Down),
+        KeyCode::Backspace if by_word => Edit::KillWordBefore,
+        KeyCode::Backspace => Edit::Backspace,
+        KeyCode::Delete if by_word => Edit::KillWordAfter,
+        KeyCode::Delete => Edit::Delete,
+        KeyCode::Left if by_word => Edit::WordLeft,
+        KeyCode::Left => Edit::Left,
+        KeyCode::Right if by_word => Edit::WordRight,
+        KeyCode::Right => Edit::Right,
+        KeyCode::Home => Edit::Home,
+        KeyCode::End => Edit::End,
+        KeyCode::Char(letter) if control && !alt => return with_control(letter),
+        KeyCode::Char('b') if alt => Edit::WordLeft,
+        KeyCode::Char('f') if alt => Edit::WordRight,
+        KeyCode::Char('d') if alt => Edit::KillWordAfter,
+        KeyCode::Char(letter) if !alt => Edit::Insert(letter.to_string()),
+        _ => return None,
+    };
+    Some(Key::Edit(edit))
+}
+
+fn with_control(letter: char) -> Option<Key> {
+    let edit = match letter {
+        'c' => return Some(Key::Interrupt),
+        'd' => return Some(Key::DeleteOrLeave),
+        'j' => return Some(Key::NewLine),
+        'l' => return Some(Key::Redraw),
+        'p' => return Some(Key::Up),
+        'n' => return Some(Key::Down),
+        'a' => Edit::Home,
+        'b' => Edit::Left,
+        'e' => Edit::End,
+        'f' => Edit::Right,
+        'h' => Edit::Backspace,
+        'k' => Edit::KillToEnd,
+        'u' => Edit::KillToStart,
+        'w' => Edit::KillWordBefore,
+        'y' => Edit::Yank,
+        _ => return None,
+    };
+    Some(Key::Edit(edit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
+        meaning(KeyEvent::new(code, modifiers))
+    }
+
+    #[test]
+    fn letters_are_typed_and_others_mean_something() {
+        let typed = |text: &str| Some(Key::Edit(Edit::Insert(text.to_owned())));
+        assert_eq!(key(KeyCode::Char('É'), KeyModifiers::SHIFT), typed("É"));
+        assert_eq!(key(KeyCode::Char('j'), KeyModifiers::NONE), typed("j"));
+        assert_eq!(key(KeyCode::Char('j'), KeyModifiers::CONTROL), Some(Key::NewLine));
+        assert_eq!(key(KeyCode::Enter, KeyModifiers::ALT), Some(Key::NewLine));
+        assert_eq!(key(KeyCode::Left, KeyModifiers::CONTROL), Some(Key::Edit(Edit::WordLeft)));
+        assert_eq!(key(KeyCode::Char('b'), KeyModifiers::ALT), Some(Key::Edit(Edit::WordLeft)));
+        assert_eq!(key(KeyCode::Char('x'), KeyModifiers::ALT), None);
+        assert_eq!(key(KeyCode::Char('g'), KeyModifiers::CONTROL), None);
+        let release = KeyEvent::new_with_kind(KeyCode::Enter, KeyModifiers::NONE, KeyEventKind::Release);
+        assert_eq!(meaning(release), None);
+    }
+}

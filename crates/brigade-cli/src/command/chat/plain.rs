@@ -1,0 +1,166 @@
+//! A conversation without a screen: messages come line by line, answers go to standard output.
+
+use std::io::BufRead;
+
+use brigade_core::Status;
+use tokio::sync::mpsc;
+
+use super::answers;
+use super::commands::{self, Command, Typed};
+use super::talk::{Said, Talk};
+use crate::args::OutputFormat;
+use crate::engine;
+use crate::failure::{Exit, Failure};
+use crate::finish;
+use crate::follow::{self, Interrupts};
+use crate::output;
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::safe;
+use crate::terminal::{self, Colour};
+
+/// Whether there is more to come.
+enum Then {
+    /// The next line.
+    On,
+    /// The end, at the person's word.
+    Leave,
+}
+
+/// Talks until the input ends. How it ends is how the last round did.
+pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
+    let mut interrupts = Interrupts::listen()?;
+    let mut lines = lines();
+    let mut exit = Exit::Done;
+    loop {
+        let line = tokio::select! {
+            line = lines.recv() => line,
+            () = interrupts.next() => None,
+        };
+        let Some(line) = line else { return Ok(exit) };
+        if line.trim().is_empty() {
+            continue;
+        }
+        let said = match commands::parse(&line) {
+            Ok(Typed::Message(text)) => text,
+            Ok(Typed::Command(command)) => match obey(talk, command).await {
+                Ok(Then::On) => continue,
+                Ok(Then::Leave) => return Ok(exit),
+                Err(failure) => {
+                    report(failure)?;
+                    continue;
+                }
+            },
+            Err(words) => {
+                report(Failure::usage(words))?;
+                continue;
+            }
+        };
+        exit = match round(talk, &said, &mut interrupts).await {
+            Ok(Exit::Cancelled) => return Ok(Exit::Cancelled),
+            Ok(exit) => exit,
+            Err(failure) => {
+                report(failure)?;
+                Exit::Failed
+            }
+        };
+    }
+}
+
+/// Says what went wrong. Only where nobody listens any more there is no going on.
+fn report(failure: Failure) -> Result<(), Failure> {
+    match failure {
+        Failure::Closed => Err(Failure::Closed),
+        failure => {
+            failure.report();
+            Ok(())
+        }
+    }
+}
+
+/// Lines of standard input, read by a thread that nobody waits for.
+fn lines() -> mpsc::UnboundedReceiver<String> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        let mut line = Vec::new();
+        while input.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
+            line.clear();
+            if sender.send(text).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// One message and what comes of it.
+async fn round(talk: &mut Talk, text: &str, interrupts: &mut Interrupts) -> Result<Exit, Failure> {
+    let run = match talk.say(text).await? {
+        Said::Runs(run) => run,
+        Said::Elsewhere => {
+            output::note("This session is run elsewhere and hears it there before its next turn.");
+            return Ok(Exit::Done);
+        }
+    };
+    let Some(view) = talk.view.take() else { return Ok(Exit::Done) };
+    let mut progress = Progress::new(&talk.global, &talk.settings.environment);
+    let hints = talk.hints();
+    let followed = follow::follow(&talk.runtime, run, view, &mut progress, interrupts, &hints).await?;
+    let format = talk.global.output_format;
+    if format != OutputFormat::Text {
+        output::json(&Report::new(&followed.view, &followed.ending))?;
+    }
+    talk.view = Some(followed.view);
+    let outcome = followed.ending?.outcome;
+    if format == OutputFormat::Text {
+        finish::result(outcome.text.as_str())?;
+        if let Some(words) = trouble(&outcome.status) {
+            output::note(&words);
+        }
+    }
+    Ok(Exit::of(&outcome.status))
+}
+
+/// What there is to say of an end that is not a success.
+pub(super) fn trouble(status: &Status) -> Option<String> {
+    match status {
+        Status::Done | Status::Detached => None,
+        Status::Incomplete { limit } => Some(format!(
+            "incomplete: the limit of {limit} was reached; the next message begins with fresh limits"
+        )),
+        Status::Failed { cause } => Some(format!("failed: {}", safe::line(cause))),
+        Status::Lost { cause } => Some(format!("outcome unknown: {}", safe::line(cause))),
+        Status::Cancelled { by } => Some(format!("stopped by {}", safe::line(by))),
+    }
+}
+
+async fn obey(talk: &mut Talk, command: Command) -> Result<Then, Failure> {
+    let columns = terminal::room_for_results();
+    let text = match command {
+        Command::Tree => answers::tree(talk, Colour::Off, columns),
+        Command::Cost => answers::cost(talk, Colour::Off, columns),
+        Command::Agents => answers::agents(talk, columns),
+        Command::Model(None) => answers::model(talk),
+        Command::Model(Some(model)) => {
+            talk.set_model(model).await?;
+            answers::model(talk)
+        }
+        Command::Mode(None) => format!("The mode is {}.", talk.mode()),
+        Command::Mode(Some(mode)) => {
+            talk.set_mode(mode).await?;
+            format!("The mode is {mode} from the next round on.")
+        }
+        Command::Resume(None) => answers::sessions(&**talk.runtime.store(), columns).await?,
+        Command::Resume(Some(id)) => {
+            talk.switch(&engine::session(&id)?).await?;
+            format!("This is {} now.", talk.who())
+        }
+        Command::Tell(_) | Command::Stop(_) => return Err(Failure::usage("nobody works now")),
+        Command::Help => commands::help(),
+        Command::Quit => return Ok(Then::Leave),
+    };
+    output::text(&text)?;
+    Ok(Then::On)
+}

@@ -1,0 +1,507 @@
+//! The chat on a terminal: one loop over keys, the running tree and time.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use brigade::{Ending, Live, Run, RunError, Watch};
+use brigade_core::{SessionId, State, Status};
+use crossterm::event::{Event, EventStream};
+use futures::StreamExt;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::MissedTickBehavior;
+
+use super::answers;
+use super::commands::{self, Command, Typed};
+use super::history::History;
+use super::keys;
+use super::line::{Line, Wish};
+use super::screen::{Frame, Screen};
+use super::talk::{Said, Talk};
+use super::voice::{self, Voice};
+use crate::engine;
+use crate::failure::{Exit, Failure};
+use crate::safe;
+use crate::terminal::{self, Colour};
+
+/// How often the frame is drawn.
+const TICK: Duration = Duration::from_millis(100);
+/// How often it is looked after sessions that were left to themselves, in ticks.
+const GLANCE: u32 = 10;
+/// Within this time a second Ctrl-C leaves.
+const TWICE: Duration = Duration::from_secs(3);
+/// How many lines of a text that is not complete are shown.
+const PENDING: usize = 4;
+
+/// The chat on a terminal.
+pub(super) struct Room<'a> {
+    talk: &'a mut Talk,
+    screen: Screen,
+    colour: Colour,
+    line: Line,
+    voice: Voice,
+    round: Option<Round>,
+    /// Sessions that were left to themselves and work on in this process, and who they are.
+    apart: HashMap<SessionId, String>,
+    pressed: Option<Pressed>,
+    notice: Option<&'static str>,
+}
+
+/// A round that runs.
+struct Round {
+    watch: Watch,
+    ending: Pin<Box<dyn Future<Output = Result<Ending, RunError>> + Send>>,
+    stops: Stops,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stops {
+    No,
+    Asked,
+}
+
+/// Ctrl-C was pressed once.
+struct Pressed {
+    at: Instant,
+    /// How the chat ends if it is pressed again.
+    exit: Exit,
+}
+
+/// What a running round has to tell.
+enum News {
+    Live(Live),
+    Ended(Result<Ending, RunError>),
+}
+
+/// Talks until the person leaves.
+pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
+    let colour = talk.colour();
+    let history = talk.settings.environment.history_file().map(History::load).unwrap_or_default();
+    let root = talk.session().cloned().unwrap_or_else(|| SessionId::root(0));
+    let voice = Voice::new(root, colour, talk.beside.clone());
+    let screen = Screen::enter(colour)?;
+    let line = Line::new(history);
+    let mut room = Room {
+        talk,
+        screen,
+        colour,
+        line,
+        voice,
+        round: None,
+        apart: HashMap::new(),
+        pressed: None,
+        notice: None,
+    };
+    room.greet();
+    room.run().await
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::failed(format!("no signals can be heard: {error}")))
+}
+
+async fn news(round: &mut Option<Round>) -> News {
+    let Some(round) = round else { return std::future::pending().await };
+    tokio::select! {
+        biased;
+        Some(live) = round.watch.next() => News::Live(live),
+        ending = &mut round.ending => News::Ended(ending),
+    }
+}
+
+impl Room<'_> {
+    async fn run(&mut self) -> Result<Exit, Failure> {
+        let mut keyboard = EventStream::new();
+        let mut terminate = listen(SignalKind::terminate())?;
+        let mut interrupt = listen(SignalKind::interrupt())?;
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut ticked: u32 = 0;
+        loop {
+            let leave = tokio::select! {
+                biased;
+                _ = terminate.recv() => Some(self.exit()),
+                _ = interrupt.recv() => self.interrupt().await,
+                event = keyboard.next() => match event {
+                    Some(Ok(event)) => self.event(event).await,
+                    // Nobody can type any more.
+                    Some(Err(_)) | None => Some(self.exit()),
+                },
+                _ = ticks.tick() => {
+                    ticked = ticked.wrapping_add(1);
+                    if ticked.is_multiple_of(GLANCE) {
+                        self.look_after().await;
+                    }
+                    self.tick();
+                    None
+                }
+                news = news(&mut self.round) => {
+                    self.hear(news).await;
+                    None
+                }
+            };
+            if let Some(exit) = leave {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// How the chat ends if it ends now.
+    fn exit(&self) -> Exit {
+        if self.round.is_some() { Exit::Cancelled } else { Exit::Done }
+    }
+
+    fn greet(&mut self) {
+        let columns = self.columns();
+        let mut lines = voice::recalled(&self.talk.earlier, self.colour, columns);
+        let model = self.talk.model().map(|model| format!(", {}", safe::line(model))).unwrap_or_default();
+        let who = safe::line(self.talk.who());
+        let greeting = format!("{who}{model}, mode {}. /help lists the commands.", self.talk.mode());
+        lines.push(self.colour.paint("2", &greeting));
+        lines.push(String::new());
+        self.say(lines);
+    }
+
+    fn columns(&self) -> usize {
+        terminal::size().0.saturating_sub(1)
+    }
+
+    fn say(&mut self, lines: Vec<String>) {
+        if !lines.is_empty() {
+            let frame = frame(self.talk, &self.round, &self.voice, &self.line, self.notice);
+            self.screen.say(&lines, frame);
+        }
+    }
+
+    fn draw(&mut self) {
+        let frame = frame(self.talk, &self.round, &self.voice, &self.line, self.notice);
+        self.screen.draw(frame);
+    }
+
+    fn note(&mut self, text: &str) {
+        let lines = safe::lines(text).lines().map(str::to_owned).collect();
+        let lines = self.voice.aside(lines);
+        self.say(lines);
+    }
+
+    fn tick(&mut self) {
+        if self.pressed.as_ref().is_some_and(|pressed| pressed.at.elapsed() > TWICE) {
+            self.pressed = None;
+            self.notice = None;
+        }
+        self.draw();
+    }
+
+    async fn event(&mut self, event: Event) -> Option<Exit> {
+        match event {
+            Event::Key(key) => {
+                let leave = self.key(keys::meaning(key)?).await;
+                self.draw();
+                leave
+            }
+            Event::Paste(text) => {
+                self.line.paste(text);
+                self.draw();
+                None
+            }
+            Event::Resize(..) => {
+                self.draw();
+                None
+            }
+            Event::FocusGained | Event::FocusLost | Event::Mouse(_) => None,
+        }
+    }
+
+    async fn key(&mut self, key: keys::Key) -> Option<Exit> {
+        // Where a question of an agent is open, it is to get the key here, and the line is not.
+        let wish = self.line.key(key);
+        if wish != Wish::Interrupt {
+            self.pressed = None;
+            self.notice = None;
+        }
+        match wish {
+            Wish::Nothing => None,
+            Wish::Send(text) => self.send(&text).await,
+            Wish::Interrupt => self.interrupt().await,
+            Wish::Leave if self.round.is_none() => Some(Exit::Done),
+            Wish::Leave => {
+                self.notice = Some("Ctrl-C stops the round, and leaves when it is pressed again.");
+                None
+            }
+            Wish::Redraw => {
+                self.screen.wipe();
+                None
+            }
+        }
+    }
+
+    async fn interrupt(&mut self) -> Option<Exit> {
+        let was_asked = self.round.as_ref().is_some_and(|round| round.stops == Stops::Asked);
+        if was_asked {
+            return Some(Exit::Cancelled);
+        }
+        if let Some(pressed) = &self.pressed {
+            return Some(pressed.exit);
+        }
+        let exit = self.exit();
+        self.pressed = Some(Pressed { at: Instant::now(), exit });
+        if self.round.is_some() {
+            self.notice = Some("Stopping. Ctrl-C again leaves.");
+            self.stop().await;
+        } else {
+            self.notice = Some("Press Ctrl-C again to leave.");
+        }
+        None
+    }
+
+    /// Stops the round.
+    async fn stop(&mut self) {
+        let (Some(round), Some(session)) = (&mut self.round, self.talk.session()) else { return };
+        round.stops = Stops::Asked;
+        if let Err(error) = self.talk.runtime.cancel(session, "the person").await {
+            self.note(&error.to_string());
+        }
+    }
+
+    async fn send(&mut self, text: &str) -> Option<Exit> {
+        let rest = self.voice.rest();
+        self.say(rest);
+        let mut lines = voice::echo(text, self.colour);
+        match commands::parse(text) {
+            Ok(Typed::Command(Command::Quit)) => return Some(self.exit()),
+            Ok(Typed::Command(command)) => {
+                self.say(lines);
+                if let Err(failure) = self.obey(command).await {
+                    self.fail(&failure);
+                }
+                let rest = self.voice.rest();
+                self.say(rest);
+            }
+            Ok(Typed::Message(message)) => {
+                if self.round.is_some() {
+                    lines.push(self.colour.paint("2", "  (heard at the next step)"));
+                }
+                lines.push(String::new());
+                self.say(lines);
+                self.message(&message).await;
+            }
+            Err(words) => {
+                self.say(lines);
+                self.note(&words);
+                let rest = self.voice.rest();
+                self.say(rest);
+            }
+        }
+        None
+    }
+
+    async fn message(&mut self, text: &str) {
+        if let (Some(_), Some(session)) = (&self.round, self.talk.session()) {
+            if let Err(error) = self.talk.runtime.tell(session, text).await {
+                self.note(&error.to_string());
+            }
+            return;
+        }
+        let said = self.talk.say(text).await;
+        self.begin(said);
+    }
+
+    fn begin(&mut self, said: Result<Said, Failure>) {
+        match said {
+            Ok(Said::Runs(run)) => self.follow(run),
+            Ok(Said::Elsewhere) => {
+                self.note("This session is run elsewhere and hears it there before its next turn.");
+            }
+            Err(failure) => self.fail(&failure),
+        }
+    }
+
+    fn follow(&mut self, run: Run) {
+        let beside = std::mem::take(&mut self.talk.beside);
+        self.voice = Voice::new(run.session().clone(), self.colour, beside);
+        let watch = run.watch();
+        self.round = Some(Round { watch, ending: Box::pin(run.ending()), stops: Stops::No });
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        let words = failure.words().unwrap_or_default();
+        self.note(&words);
+        let rest = self.voice.rest();
+        self.say(rest);
+    }
+
+    async fn hear(&mut self, news: News) {
+        match news {
+            News::Live(live) => self.see(live).await,
+            News::Ended(ending) => self.ended(ending).await,
+        }
+    }
+
+    async fn see(&mut self, live: Live) {
+        self.voice.set_columns(self.columns());
+        let Some(view) = &mut self.talk.view else { return };
+        let store = self.talk.runtime.store().clone();
+        let mut lines = Vec::new();
+        for live in view.complete(&*store, live).await {
+            view.look(&live);
+            if let Live::Fact(record) = &live {
+                view.apply(record);
+            }
+            lines.extend(self.voice.see(&live, view));
+        }
+        self.say(lines);
+    }
+
+    async fn ended(&mut self, ending: Result<Ending, RunError>) {
+        self.catch_up().await;
+        let stops = self.round.take().map_or(Stops::No, |round| round.stops);
+        if stops == Stops::Asked {
+            self.notice = None;
+        }
+        let mut lines = match &ending {
+            Ok(ending) => self.voice.end(&ending.outcome),
+            Err(error) => self.voice.aside(vec![safe::lines(&error.to_string()).into_owned()]),
+        };
+        lines.extend(self.voice.rest());
+        self.say(lines);
+        for session in ending.iter().flat_map(|ending| ending.detached.sessions()) {
+            let node = self.talk.view.as_ref().and_then(|view| view.tree.node(session));
+            let label = node.map_or_else(|| session.to_string(), |node| safe::line(&node.label));
+            self.note(&format!("{label} goes on by itself as {session}"));
+            self.apart.insert(session.clone(), label);
+        }
+        let was_cancelled =
+            ending.as_ref().is_ok_and(|ending| matches!(ending.outcome.status, Status::Cancelled { .. }));
+        if self.talk.has_unheard_words().await {
+            if was_cancelled {
+                self.note("What you said last is heard with your next message.");
+            } else if ending.is_ok() {
+                let said = self.talk.go_on().await;
+                self.begin(said);
+            }
+        }
+        self.draw();
+    }
+
+    /// What was written and not told, because it was over too soon.
+    async fn catch_up(&mut self) {
+        if let Some(round) = &mut self.round {
+            let mut rest = Vec::new();
+            while let Some(live) = round.watch.try_next() {
+                rest.push(live);
+            }
+            for live in rest {
+                self.see(live).await;
+            }
+        }
+        let Some(view) = &self.talk.view else { return };
+        for record in view.missed(&**self.talk.runtime.store()).await {
+            self.see(Live::Fact(record.into())).await;
+        }
+    }
+
+    /// Announces the end of sessions that were left to themselves.
+    async fn look_after(&mut self) {
+        let sessions: Vec<SessionId> = self.apart.keys().cloned().collect();
+        let store = self.talk.runtime.store().clone();
+        for session in sessions {
+            let Ok(records) = store.read(&session, 0).await else { continue };
+            let state = State::fold(session.clone(), records.iter().map(|record| &record.event));
+            if let Some(outcome) = state.ended() {
+                let label = self.apart.remove(&session).unwrap_or_default();
+                self.note(&voice::announced(&label, outcome));
+            }
+        }
+    }
+
+    async fn obey(&mut self, command: Command) -> Result<(), Failure> {
+        let columns = self.columns();
+        let text = match command {
+            Command::Tree => answers::tree(self.talk, self.colour, columns),
+            Command::Cost => answers::cost(self.talk, self.colour, columns),
+            Command::Agents => answers::agents(self.talk, columns),
+            Command::Model(None) => answers::model(self.talk),
+            Command::Model(Some(model)) => {
+                self.screen.clear();
+                self.talk.set_model(model).await?;
+                answers::model(self.talk)
+            }
+            Command::Mode(None) => format!("The mode is {}.", self.talk.mode()),
+            Command::Mode(Some(mode)) => {
+                self.screen.clear();
+                self.talk.set_mode(mode).await?;
+                format!("The mode is {mode} from the next round on.")
+            }
+            Command::Tell(words) => self.tell(&words).await?,
+            Command::Stop(None) => self.stop_round().await,
+            Command::Stop(Some(words)) => self.stop_agent(&words).await?,
+            Command::Resume(None) => answers::sessions(&**self.talk.runtime.store(), columns).await?,
+            Command::Resume(Some(id)) => return self.resume(&id).await,
+            Command::Help => commands::help(),
+            Command::Quit => return Ok(()),
+        };
+        let lines = text.trim_end().lines().map(str::to_owned).collect();
+        let lines = self.voice.aside(lines);
+        self.say(lines);
+        Ok(())
+    }
+
+    async fn tell(&mut self, words: &str) -> Result<String, Failure> {
+        let (session, text) = self.addressed(words)?;
+        if text.is_empty() {
+            return Err(Failure::usage("say whom and what: /tell AGENT TEXT"));
+        }
+        self.talk.runtime.tell(&session, &text).await?;
+        Ok(format!("{session} hears it at its next step."))
+    }
+
+    async fn stop_round(&mut self) -> String {
+        if self.round.is_none() {
+            return "Nobody works now.".to_owned();
+        }
+        self.stop().await;
+        "Stopping.".to_owned()
+    }
+
+    async fn stop_agent(&mut self, words: &str) -> Result<String, Failure> {
+        let (session, _) = self.addressed(words)?;
+        self.talk.runtime.cancel(&session, "the person").await?;
+        Ok(format!("{session} is asked to stop."))
+    }
+
+    fn addressed(&self, words: &str) -> Result<(SessionId, String), Failure> {
+        let view = self.talk.view.as_ref().filter(|_| self.round.is_some());
+        let view = view.ok_or_else(|| Failure::usage("nobody works now"))?;
+        let (session, rest) = answers::addressed(view, words).map_err(Failure::usage)?;
+        Ok((session, rest.to_owned()))
+    }
+
+    async fn resume(&mut self, id: &str) -> Result<(), Failure> {
+        if self.round.is_some() {
+            return Err(Failure::usage("this round is not over; /stop ends it"));
+        }
+        let session = engine::session(id)?;
+        self.screen.clear();
+        self.talk.switch(&session).await?;
+        self.greet();
+        Ok(())
+    }
+}
+
+/// What stands beneath the conversation now.
+fn frame<'a>(
+    talk: &'a Talk,
+    round: &Option<Round>,
+    voice: &Voice,
+    line: &Line,
+    notice: Option<&'static str>,
+) -> Frame<'a> {
+    let columns = terminal::size().0.saturating_sub(1);
+    // Where a question of an agent is open, it is to stand here, above the line.
+    Frame {
+        view: talk.view.as_ref().filter(|_| round.is_some()),
+        pending: voice.pending(PENDING),
+        notice,
+        line: line.layout(columns, Screen::line_rows()),
+    }
+}

@@ -1,0 +1,189 @@
+//! Markdown for a terminal, while it is being written: a block is shown when it is complete, code line by line.
+//!
+//! Text of any origin comes in; lines that are safe to show come out.
+
+mod block;
+mod flow;
+
+use crate::render::fit;
+use crate::safe;
+use crate::terminal::Colour;
+
+/// A block that is longer than this is shown in parts.
+const LONGEST_BLOCK: usize = 32 * 1024;
+/// How code is indented, so that it is told apart without colours too.
+const CODE_INDENT: &str = "    ";
+
+/// A text that is still being written.
+#[derive(Debug)]
+pub(crate) struct Markdown {
+    colour: Colour,
+    columns: usize,
+    /// The line that has no end yet.
+    line: String,
+    /// Complete lines of a block that is not complete.
+    block: String,
+    fence: Option<Fence>,
+    /// Whether an empty line is due before the next block.
+    gap: Gap,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gap {
+    /// Nothing was shown yet.
+    Start,
+    /// The last block stands for itself.
+    Due,
+    /// The last block was an item of a list, which the next one follows closely.
+    Item,
+}
+
+/// Code that has begun and not ended.
+#[derive(Debug)]
+struct Fence {
+    mark: char,
+    length: usize,
+    indent: usize,
+}
+
+impl Markdown {
+    /// Nothing yet, for a window of so many columns.
+    pub(crate) fn new(colour: Colour, columns: usize) -> Markdown {
+        let (line, block) = (String::new(), String::new());
+        Markdown { colour, columns: columns.max(10), line, block, fence: None, gap: Gap::Start }
+    }
+
+    /// Takes more text and gives the lines that are ready.
+    pub(crate) fn push(&mut self, text: &str) -> Vec<String> {
+        let mut ready = Vec::new();
+        for piece in text.split_inclusive('\n') {
+            self.line.push_str(piece);
+            if piece.ends_with('\n') {
+                let line = std::mem::take(&mut self.line);
+                self.take_line(line.trim_end_matches(['\n', '\r']), &mut ready);
+            } else if self.line.len() > LONGEST_BLOCK {
+                let line = std::mem::take(&mut self.line);
+                self.take_line(&line, &mut ready);
+            }
+        }
+        ready
+    }
+
+    /// What is left, when the text is over.
+    pub(crate) fn end(&mut self) -> Vec<String> {
+        let mut ready = Vec::new();
+        if !self.line.is_empty() {
+            let line = std::mem::take(&mut self.line);
+            self.take_line(&line, &mut ready);
+        }
+        self.flush(&mut ready);
+        self.fence = None;
+        ready
+    }
+
+    /// The last lines of what is not ready, as plain text: at most so many.
+    pub(crate) fn pending(&self, most: usize) -> Vec<String> {
+        let text = format!("{}{}", self.block, self.line);
+        let text = safe::lines(text.trim_end()).replace('\t', "    ");
+        if text.is_empty() {
+            return Vec::new();
+        }
+        let lines: Vec<String> = text.lines().flat_map(|line| flow::broken(line, self.columns)).collect();
+        let first = lines.len().saturating_sub(most);
+        lines[first..].iter().map(|line| self.colour.paint("2", &fit(line, self.columns))).collect()
+    }
+
+    fn take_line(&mut self, line: &str, ready: &mut Vec<String>) {
+        if let Some(fence) = &self.fence {
+            if fence.is_closed_by(line) {
+                self.fence = None;
+                self.gap = Gap::Due;
+            } else {
+                let code = safe::lines(fence.unindented(line)).replace('\t', "    ");
+                let indent = " ".repeat(fence.indent);
+                ready.push(format!("{indent}{CODE_INDENT}{}", self.colour.paint("36", &code)));
+            }
+            return;
+        }
+        if let Some(fence) = Fence::opened_by(line) {
+            self.flush(ready);
+            self.space(ready, Gap::Due);
+            self.fence = Some(fence);
+            return;
+        }
+        if self.begins_another(line) || self.block.len() + line.len() > LONGEST_BLOCK {
+            self.flush(ready);
+        }
+        if line.trim().is_empty() && !self.is_list() {
+            self.flush(ready);
+            return;
+        }
+        self.block.push_str(line);
+        self.block.push('\n');
+        if block::is_heading(line) {
+            self.flush(ready);
+        }
+    }
+
+    /// Whether a line cannot belong to the block before it.
+    fn begins_another(&self, line: &str) -> bool {
+        let ends_with_blank = self.block.ends_with("\n\n");
+        let is_indented = line.starts_with([' ', '\t']);
+        block::is_heading(line)
+            || block::is_item(line) && (self.is_list() || ends_with_blank)
+            || self.is_list() && ends_with_blank && !is_indented && !line.trim().is_empty()
+            || block::is_table_row(line) != self.is_table() && !self.block.is_empty() && !self.is_list()
+    }
+
+    fn is_list(&self) -> bool {
+        self.block.lines().next().is_some_and(block::is_item)
+    }
+
+    fn is_table(&self) -> bool {
+        self.block.lines().next().is_some_and(block::is_table_row)
+    }
+
+    fn flush(&mut self, ready: &mut Vec<String>) {
+        let block = std::mem::take(&mut self.block);
+        if block.trim().is_empty() {
+            return;
+        }
+        let is_item = block.lines().next().is_some_and(block::is_item);
+        self.space(ready, if is_item { Gap::Item } else { Gap::Due });
+        ready.extend(block::render(&block, self.colour, self.columns));
+    }
+
+    /// An empty line between blocks, but not between the items of a list.
+    fn space(&mut self, ready: &mut Vec<String>, next: Gap) {
+        let follows = self.gap == Gap::Item && next == Gap::Item;
+        if self.gap != Gap::Start && !follows {
+            ready.push(String::new());
+        }
+        self.gap = next;
+    }
+}
+
+impl Fence {
+    fn opened_by(line: &str) -> Option<Fence> {
+        let trimmed = line.trim_start_matches(' ');
+        let mark = trimmed.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+        let length = trimmed.chars().take_while(|c| *c == mark).count();
+        let info = &trimmed[length..];
+        let is_fence = length >= 3 && !(mark == '`' && info.contains('`'));
+        is_fence.then(|| Fence { mark, length, indent: (line.len() - trimmed.len()).min(8) })
+    }
+
+    fn is_closed_by(&self, line: &str) -> bool {
+        let line = line.trim();
+        line.chars().count() >= self.length && line.chars().all(|c| c == self.mark)
+    }
+
+    /// A line of code without the indent that the fence has too.
+    fn unindented<'a>(&self, line: &'a str) -> &'a str {
+        let blanks = line.chars().take(self.indent).take_while(|c| *c == ' ').count();
+        &line[blanks..]
+    }
+}
+
+#[cfg(test)]
+mod tests;

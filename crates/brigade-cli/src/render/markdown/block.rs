@@ -1,0 +1,292 @@
+//! One complete block: a paragraph, a heading, an item, a table.
+
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use unicode_width::UnicodeWidthStr;
+
+use super::CODE_INDENT;
+use super::flow::{Flow, Look};
+use crate::safe;
+use crate::terminal::Colour;
+
+/// Deeper nesting is not indented any further.
+const DEEPEST: usize = 12;
+
+/// Whether a line is a heading by itself.
+pub(super) fn is_heading(line: &str) -> bool {
+    let marks = line.chars().take_while(|c| *c == '#').count();
+    (1..=6).contains(&marks) && line[marks..].starts_with([' ', '\t'])
+}
+
+/// Whether a line begins an item of a list that is not inside another.
+pub(super) fn is_item(line: &str) -> bool {
+    let line = line.strip_prefix(' ').unwrap_or(line);
+    let digits = line.chars().take_while(char::is_ascii_digit).count();
+    let rest = match digits {
+        0 => line.strip_prefix(['-', '*', '+']),
+        1..=9 => line[digits..].strip_prefix(['.', ')']),
+        _ => None,
+    };
+    // A row of such marks is a rule.
+    let is_rule = line.len() > 2 && line.chars().all(|c| matches!(c, '-' | '*' | ' '));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t'])) && !is_rule
+}
+
+/// Whether a line is a row of a table.
+pub(super) fn is_table_row(line: &str) -> bool {
+    line.trim_start().starts_with('|')
+}
+
+/// The lines of a block.
+pub(super) fn render(block: &str, colour: Colour, columns: usize) -> Vec<String> {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let mut page = Page { colour, columns, ..Page::default() };
+    for event in Parser::new_ext(block, options) {
+        page.take(event);
+    }
+    page.end_paragraph();
+    page.lines
+}
+
+/// What is open while a block is read.
+struct Page {
+    colour: Colour,
+    columns: usize,
+    lines: Vec<String>,
+    flow: Flow,
+    look: Look,
+    heading: Option<HeadingLevel>,
+    /// The next number of each open list; none for one without numbers.
+    lists: Vec<Option<u64>>,
+    /// What stands before the first line of the next paragraph.
+    bullet: Option<String>,
+    /// What stands before every line.
+    margins: Vec<String>,
+    /// The address of the open link, and where its text began.
+    link: Option<(String, usize)>,
+    is_code: bool,
+    table: Vec<Vec<Flow>>,
+}
+
+impl Default for Page {
+    fn default() -> Page {
+        Page {
+            colour: Colour::Off,
+            columns: 80,
+            lines: Vec::new(),
+            flow: Flow::default(),
+            look: Look::default(),
+            heading: None,
+            lists: Vec::new(),
+            bullet: None,
+            margins: Vec::new(),
+            link: None,
+            is_code: false,
+            table: Vec::new(),
+        }
+    }
+}
+
+impl Page {
+    fn take(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) if self.is_code => self.code(&text),
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => {
+                self.flow.push(self.look, &text)
+            }
+            Event::Code(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
+                // Without colours the marks say that it is code.
+                let text = if self.colour == Colour::On { text.to_string() } else { format!("`{text}`") };
+                self.flow.push(Look { code: true, ..self.look }, &text);
+            }
+            Event::SoftBreak => self.flow.push(self.look, " "),
+            Event::HardBreak => self.flow.push(self.look, "\n"),
+            Event::Rule => {
+                self.end_paragraph();
+                let rule = "─".repeat(self.room().min(40));
+                self.line(&self.colour.paint("2", &rule));
+            }
+            Event::TaskListMarker(is_done) => {
+                self.flow.push(self.look, if is_done { "[x] " } else { "[ ] " });
+            }
+            Event::FootnoteReference(name) => self.flow.push(self.look, &format!("[{name}]")),
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Heading { level, .. } => {
+                self.heading = Some(level);
+                self.look.bold = true;
+            }
+            Tag::BlockQuote(_) => {
+                self.end_paragraph();
+                self.margins.push("│ ".to_owned());
+            }
+            Tag::CodeBlock(CodeBlockKind::Fenced(_) | CodeBlockKind::Indented) => {
+                self.end_paragraph();
+                self.is_code = true;
+            }
+            Tag::List(number) => {
+                self.end_paragraph();
+                self.lists.push(number);
+            }
+            Tag::Item => self.item(),
+            Tag::Emphasis => self.look.italic = true,
+            Tag::Strong => self.look.bold = true,
+            Tag::Strikethrough => self.look.struck = true,
+            Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
+                self.link = Some((dest_url.to_string(), self.flow.plain().len()));
+            }
+            Tag::TableHead | Tag::TableRow => self.table.push(Vec::new()),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_paragraph(),
+            TagEnd::Heading(_) => {
+                self.end_paragraph();
+                self.look.bold = false;
+                self.heading = None;
+            }
+            TagEnd::BlockQuote(_) => {
+                self.end_paragraph();
+                self.margins.pop();
+            }
+            TagEnd::CodeBlock => self.is_code = false,
+            TagEnd::List(_) => {
+                self.lists.pop();
+            }
+            TagEnd::Item => {
+                self.end_paragraph();
+                self.margins.pop();
+                self.bullet = None;
+            }
+            TagEnd::Emphasis => self.look.italic = false,
+            TagEnd::Strong => self.look.bold = self.heading.is_some(),
+            TagEnd::Strikethrough => self.look.struck = false,
+            TagEnd::Link | TagEnd::Image => self.end_link(),
+            TagEnd::TableCell => {
+                let cell = std::mem::take(&mut self.flow);
+                if let Some(row) = self.table.last_mut() {
+                    row.push(cell);
+                }
+            }
+            TagEnd::Table => self.end_table(),
+            _ => {}
+        }
+    }
+
+    fn item(&mut self) {
+        self.end_paragraph();
+        let bullet = match self.lists.last_mut() {
+            Some(Some(number)) => {
+                let bullet = format!("{number}. ");
+                *number = number.saturating_add(1);
+                bullet
+            }
+            Some(None) | None => "- ".to_owned(),
+        };
+        self.margins.push(" ".repeat(if self.margins.len() < DEEPEST { bullet.len() } else { 0 }));
+        self.bullet = Some(bullet);
+    }
+
+    /// The address of a link stands behind its text, unless it is the text.
+    fn end_link(&mut self) {
+        let Some((address, from)) = self.link.take() else { return };
+        let text = self.flow.plain();
+        let text = text.get(from..).unwrap_or_default();
+        let shown = safe::line(&address);
+        if !address.is_empty() && text != shown && address != format!("mailto:{text}") {
+            let address = if text.is_empty() { shown } else { format!(" ({shown})") };
+            self.flow.push(Look { dim: true, ..Look::default() }, &address);
+        }
+    }
+
+    fn room(&self) -> usize {
+        let margin: usize = self.margins.iter().map(|margin| margin.width()).sum();
+        self.columns.saturating_sub(margin).max(8)
+    }
+
+    fn end_paragraph(&mut self) {
+        let flow = std::mem::take(&mut self.flow);
+        if flow.is_empty() && self.bullet.is_none() {
+            return;
+        }
+        let lines = flow.lines(self.room(), self.colour);
+        if lines.is_empty() {
+            self.line("");
+        }
+        lines.iter().for_each(|line| self.line(line));
+    }
+
+    /// Adds a line behind the margin, or behind the bullet that stands in its place.
+    fn line(&mut self, line: &str) {
+        let bullet = self.bullet.take();
+        let margins = match bullet {
+            Some(_) => &self.margins[..self.margins.len().saturating_sub(1)],
+            None => &self.margins,
+        };
+        let margin = format!("{}{}", margins.concat(), bullet.unwrap_or_default());
+        self.lines.push(format!("{}{line}", self.colour.paint("2", &margin)).trim_end().to_owned());
+    }
+
+    fn code(&mut self, text: &str) {
+        for line in safe::lines(text).lines() {
+            let code = self.colour.paint("36", &line.replace('\t', "    "));
+            self.line(&format!("{CODE_INDENT}{code}"));
+        }
+    }
+
+    /// A table in columns where they fit; else each row as a list of what its columns say.
+    fn end_table(&mut self) {
+        let rows = std::mem::take(&mut self.table);
+        let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width =
+            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Flow::width).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..count).map(width).collect();
+        if widths.iter().map(|width| width + 2).sum::<usize>() <= self.room() + 2 {
+            self.in_columns(&rows, &widths);
+        } else {
+            self.in_lists(&rows);
+        }
+    }
+
+    fn in_columns(&mut self, rows: &[Vec<Flow>], widths: &[usize]) {
+        for (number, row) in rows.iter().enumerate() {
+            let cell = |(cell, width): (&Flow, &usize)| {
+                let shown = cell.on_one_line(self.colour);
+                format!("{shown}{}", " ".repeat(width.saturating_sub(cell.width())))
+            };
+            let line = row.iter().zip(widths).map(cell).collect::<Vec<_>>().join("  ");
+            if number == 0 {
+                let rule = widths.iter().map(|width| "─".repeat(*width)).collect::<Vec<_>>().join("  ");
+                self.line(&self.colour.paint("1", line.trim_end()));
+                self.line(&self.colour.paint("2", &rule));
+            } else {
+                self.line(line.trim_end());
+            }
+        }
+    }
+
+    fn in_lists(&mut self, rows: &[Vec<Flow>]) {
+        let Some((head, rows)) = rows.split_first() else { return };
+        for row in rows {
+            for (index, cell) in row.iter().enumerate() {
+                let name = head.get(index).map(Flow::plain).unwrap_or_default();
+                let mut flow = Flow::default();
+                flow.push(Look { bold: true, ..Look::default() }, &format!("{name}: "));
+                flow.push(Look::default(), &cell.plain());
+                let lead = if index == 0 { "- " } else { "  " };
+                for (number, line) in
+                    flow.lines(self.room().saturating_sub(2), self.colour).iter().enumerate()
+                {
+                    self.line(&format!("{}{line}", if number == 0 { lead } else { "  " }));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Styled words in lines of a width.
+
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+use crate::safe;
+use crate::terminal::Colour;
+
+/// How a piece of text looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) bold: bool,
+    pub(super) italic: bool,
+    pub(super) struck: bool,
+    pub(super) dim: bool,
+    pub(super) code: bool,
+}
+
+impl Look {
+    fn codes(self) -> String {
+        let all =
+            [(self.bold, "1"), (self.dim, "2"), (self.italic, "3"), (self.struck, "9"), (self.code, "36")];
+        all.iter().filter(|(is_so, _)| *is_so).map(|(_, code)| *code).collect::<Vec<_>>().join(";")
+    }
+
+    /// A text that looks like this.
+    pub(super) fn paint(self, text: &str, colour: Colour) -> String {
+        let codes = self.codes();
+        if codes.is_empty() { text.to_owned() } else { colour.paint(&codes, text) }
+    }
+}
+
+/// Pieces of text, each with its look.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Flow {
+    pieces: Vec<(Look, String)>,
+}
+
+impl Flow {
+    /// Adds text of any origin: what is added is safe from here on.
+    pub(super) fn push(&mut self, look: Look, text: &str) {
+        let text = safe::lines(text).replace('\t', " ");
+        match self.pieces.last_mut() {
+            Some((last, before)) if *last == look => before.push_str(&text),
+            Some(_) | None => self.pieces.push((look, text)),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.iter().all(|(_, text)| text.is_empty())
+    }
+
+    /// All of it, without looks.
+    pub(super) fn plain(&self) -> String {
+        self.pieces.iter().map(|(_, text)| text.as_str()).collect()
+    }
+
+    /// The columns that it takes on one line.
+    pub(super) fn width(&self) -> usize {
+        self.plain().width()
+    }
+
+    /// All of it on one line.
+    pub(super) fn on_one_line(&self, colour: Colour) -> String {
+        self.pieces.iter().map(|(look, text)| look.paint(&text.replace('\n', " "), colour)).collect()
+    }
+
+    /// Lines of at most so many columns, broken at blanks where there are any.
+    pub(super) fn lines(&self, columns: usize, colour: Colour) -> Vec<String> {
+        let mut breaker =
+            Breaker { columns: columns.max(1), colour, lines: Vec::new(), line: Vec::new(), used: 0 };
+        let mut word = Vec::new();
+        for (look, text) in &self.pieces {
+            for part in text.split_inclusive([' ', '\n']) {
+                let letters = part.trim_end_matches([' ', '\n']);
+                if !letters.is_empty() {
+                    word.push((*look, letters.to_owned()));
+                }
+                if part.len() > letters.len() {
+                    breaker.word(std::mem::take(&mut word));
+                    breaker.blank(*look, part.ends_with('\n'));
+                }
+            }
+        }
+        breaker.word(word);
+        breaker.end_line();
+        breaker.lines
+    }
+}
+
+/// Puts words into lines.
+struct Breaker {
+    columns: usize,
+    colour: Colour,
+    lines: Vec<String>,
+    line: Vec<(Look, String)>,
+    used: usize,
+}
+
+impl Breaker {
+    fn word(&mut self, word: Vec<(Look, String)>) {
+        let width: usize = word.iter().map(|(_, text)| text.width()).sum();
+        if self.used + width > self.columns && self.used > 0 {
+            self.end_line();
+        }
+        for (look, text) in word {
+            if self.used + text.width() <= self.columns {
+                self.add(look, &text);
+                continue;
+            }
+            for grapheme in text.graphemes(true) {
+                if self.used + grapheme.width() > self.columns && self.used > 0 {
+                    self.end_line();
+                }
+                self.add(look, grapheme);
+            }
+        }
+    }
+
+    fn blank(&mut self, look: Look, is_line_end: bool) {
+        if is_line_end {
+            self.end_line();
+        } else if self.used > 0 && self.used < self.columns {
+            // A blank between two pieces of one look belongs to it: what is struck out is struck out whole.
+            self.add(look, " ");
+        }
+    }
+
+    fn add(&mut self, look: Look, text: &str) {
+        self.used += text.width();
+        match self.line.last_mut() {
+            Some((last, before)) if *last == look => before.push_str(text),
+            Some(_) | None => self.line.push((look, text.to_owned())),
+        }
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        if line.is_empty() {
+            return;
+        }
+        self.used = 0;
+        let painted: String = line.iter().map(|(look, text)| look.paint(text, self.colour)).collect();
+        self.lines.push(painted.trim_end().to_owned());
+    }
+}
+
+/// One line of plain text in parts of at most so many columns.
+pub(super) fn broken(line: &str, columns: usize) -> Vec<String> {
+    let mut flow = Flow::default();
+    flow.push(Look::default(), line);
+    let lines = flow.lines(columns, Colour::Off);
+    if lines.is_empty() { vec![String::new()] } else { lines }
+}

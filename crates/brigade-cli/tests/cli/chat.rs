@@ -1,0 +1,180 @@
+//! `brigade chat` without a terminal: messages from standard input, one a line.
+
+use serde_json::Value;
+
+use crate::support::{Done, Home, text};
+
+const ECHO: &str = "[[reply]]\nturn = 1\ntext = 'first: {heard}'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
+
+fn chat(home: &Home, arguments: &[&str], input: &str) -> Done {
+    home.with_input(&[&["chat"], arguments].concat(), input)
+}
+
+/// The session that the last lines say how to go on with.
+fn session(done: &Done) -> String {
+    let line = done.stderr.lines().find_map(|line| line.strip_prefix("To go on: brigade chat -r "));
+    line.unwrap_or_else(|| panic!("{}", done.stderr)).split(' ').next().unwrap().to_owned()
+}
+
+fn agent_file(home: &Home, id: &str, model: &str) {
+    std::fs::create_dir_all(home.home().join("agents").join(id)).unwrap();
+    home.write(
+        &format!("home/agents/{id}/AGENT.md"),
+        &format!(
+            "---\nname: {id}\ndescription: Does the work of {id}\nmodel: \"{model}\"\n---\nYou are {id}.\n"
+        ),
+    );
+}
+
+#[test]
+fn lines_are_messages_of_one_session() {
+    let home = Home::new();
+    let model = home.script(ECHO);
+    let done = chat(&home, &["--model", &model], "hello\n\n  \nand more\r\n//slash\n");
+    assert_eq!(done.exits(0).stdout, "first: hello\nturn 2: and more\nturn 3: /slash\n");
+    let shown = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
+    assert_eq!(shown.as_array().unwrap().len(), 1);
+    assert_eq!(shown[0]["session_id"], session(&done).as_str());
+}
+
+#[test]
+fn s09_a_dispatched_agent_is_talked_with_in_its_own_session() {
+    let home = Home::new();
+    let model = home.script(
+        r#"
+        [[reply]]
+        agent = "pickle"
+        turn = 1
+        [[reply.call]]
+        tool = "subagent_dispatch"
+        arguments = { agent_id = "reviewer", task = "look at app.txt" }
+        [[reply]]
+        agent = "pickle"
+        text = "{result:0}"
+        [[reply]]
+        agent = "reviewer"
+        turn = 1
+        [[reply.call]]
+        tool = "read_file"
+        arguments = { path = "app.txt" }
+        [[reply]]
+        agent = "reviewer"
+        turn = 2
+        text = "It says: {result:0}"
+        [[reply]]
+        agent = "reviewer"
+        text = "As {role} I heard: {heard}"
+        "#,
+    );
+    agent_file(&home, "pickle", &model);
+    agent_file(&home, "reviewer", &model);
+    home.write("work/app.txt", "one line");
+    let done = chat(&home, &["-a", "pickle"], "have the reviewer look at a file\n");
+    let result: Value = serde_json::from_str(done.exits(0).stdout.trim()).unwrap();
+    let keys: Vec<&String> = result.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["result", "session_id"]);
+    assert!(result["result"].as_str().unwrap().contains("one line"), "{result}");
+    let child = result["session_id"].as_str().unwrap();
+    home.brigade(&["sessions", "list"]).exits(0).prints(child).prints("reviewer");
+    let on = chat(&home, &["-r", child], "are you sure?\n");
+    assert_eq!(on.exits(0).stdout, "As reviewer I heard: are you sure?\n");
+    assert_eq!(session(&on), child);
+    // The last session of the folder is the one at the top.
+    let last = chat(&home, &["-c"], "/help\n");
+    assert_eq!(session(last.exits(0)), session(&done));
+}
+
+#[test]
+fn the_last_session_of_the_folder_goes_on() {
+    let home = Home::new();
+    let model = home.script(ECHO);
+    std::fs::create_dir(home.work().join("other")).unwrap();
+    chat(&home, &["-c"], "x\n").exits(2).says("no session in");
+    let one = chat(&home, &["--model", &model], "one\n");
+    let two = chat(&home, &["--model", &model], "two\n");
+    chat(&home, &["--model", &model, "--cwd", "other"], "three\n").exits(0);
+    let on = chat(&home, &["-c"], "more\n");
+    assert_eq!(on.exits(0).stdout, "turn 2: more\n");
+    assert_eq!(session(&on), session(&two));
+    let back = chat(&home, &["-r", &session(&one)], "back\n");
+    assert_eq!(back.exits(0).stdout, "turn 2: back\n");
+    assert_eq!(session(chat(&home, &["-c"], "").exits(0)), session(&one), "it was used last");
+}
+
+#[test]
+fn errors_are_said_and_the_conversation_goes_on() {
+    let home = Home::new();
+    let model = home.script("[[reply]]\nturn = 1\nfault = 'refused'\n[[reply]]\ntext = 'better: {heard}'");
+    let input = format!("hello\n/mdoel x\n/model nosuch/thing\n/model {model}\n/model\nhello\nagain\n");
+    let done = chat(&home, &[], &input);
+    done.exits(0)
+        .says("there is no model to run with")
+        .says("did you mean /model?")
+        .says("there is no model 'nosuch/thing'");
+    done.says("failed: the scripted model refuses").prints(&format!("The model is {model}."));
+    assert!(done.stdout.ends_with("better: again\n"), "{}", done.stdout);
+    chat(&home, &["-a", "nobody"], "x\n").exits(2).says("there is no agent 'nobody'");
+    chat(&home, &["-r", "nonsense"], "x\n").exits(2);
+    chat(&home, &["-r", &"a".repeat(26)], "x\n").exits(2);
+    chat(&home, &["-c", "-a", "lead"], "x\n").exits(2).says("cannot be used with");
+}
+
+#[test]
+fn the_end_of_the_last_round_is_the_exit_code() {
+    let home = Home::new();
+    let model = home.script("[[reply]]\npurpose = 'grace'\ntext = 'as far as I came'\n[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n[[reply]]\ntext = 'done'");
+    let cut = chat(&home, &["--model", &model, "--max-turns", "1"], "go\n");
+    cut.exits(3).prints("as far as I came").says("the limit of turns was reached");
+    let on = chat(&home, &["-c", "--max-turns", "1"], "go on\n");
+    assert_eq!(on.exits(0).stdout, "done\n", "each round has limits of its own");
+    let failed = home.script("[[reply]]\nfault = 'refused'");
+    chat(&home, &["--model", &failed], "go\n").exits(1).says("refuses");
+}
+
+#[test]
+fn commands_answer_without_a_model() {
+    let home = Home::new();
+    let model = home.script(
+        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Worker', task = 'x' }\n\
+         [[reply.call]]\ntool = 'delegate'\narguments = { role = 'Worker', task = 'y' }\n[[reply]]\ntext = 'ok'",
+    );
+    let done = chat(
+        &home,
+        &["--model", &model],
+        "/tree\ngo\n/tree\n/cost\n/agents\n/mode\n/mode plan\n/resume\n/help\n/tell Worker x\n/quit\nnever\n",
+    );
+    done.exits(0)
+        .prints("Nothing was said yet.")
+        .prints("├─ Worker")
+        .prints("total")
+        .prints("The mode is edit.");
+    done.prints("The mode is plan from the next round on.").prints("/resume [ID]").says("nobody works now");
+    done.prints(&session(&done));
+    let sums = done.stdout.lines().find(|line| line.starts_with("Worker ")).unwrap();
+    assert_eq!(sums.split_whitespace().nth(1), Some("2"), "{sums}");
+    assert!(!done.stdout.contains("never"), "{}", done.stdout);
+}
+
+#[test]
+fn a_mode_counts_from_the_next_round_on() {
+    let home = Home::new();
+    let model = home.script(
+        "[[reply]]\nturn = 1\ntext = 'hello'\n[[reply]]\nturn = 2\n[[reply.call]]\ntool = 'write_file'\narguments = { path = 'x', content = 'x' }\n\
+         [[reply]]\ntext = '{result:0}'",
+    );
+    chat(&home, &["--model", &model, "--mode", "edit"], "hi\n/mode plan\nwrite\n").exits(0);
+    assert_eq!(text(home.work().join("x")), "");
+    chat(&home, &["--model", &model, "--mode", "plan"], "hi\n/mode edit\nwrite\n").exits(0);
+    assert_eq!(text(home.work().join("x")), "x");
+}
+
+#[test]
+fn programs_read_one_object_for_each_round() {
+    let home = Home::new();
+    let model = home.script(ECHO);
+    let done = chat(&home, &["--model", &model, "--output-format", "json"], "one\ntwo\n");
+    let lines = done.exits(0).lines();
+    assert_eq!(lines.len(), 2);
+    assert_eq!((&lines[0]["result"], &lines[1]["result"]), (&"first: one".into(), &"turn 2: two".into()));
+    assert_eq!(lines[0]["session_id"], lines[1]["session_id"]);
+}
