@@ -52,6 +52,19 @@ Examples:
 While the agents work, what you type is heard at the next step. Ctrl-C stops the
 round, a second one leaves. /help lists the commands.";
 
+const ANSWER_HELP: &str = "\
+Examples:
+  brigade answer ID                         see what is open, and answer it
+  brigade answer ID yes                     allow this call, this once
+  brigade answer ID always                  allow it to this agent from now on, by the rule that is shown
+  brigade answer ID always 'shell(git *)'   by a rule of your own
+  brigade answer ID no use make instead     refuse it, with words that the agent reads
+  brigade answer ID yes all                 all that is open
+
+A question that nobody answers within limits.question_timeout is answered with no.
+Without a terminal nothing is asked, and what would be is refused at once; a run
+that is to wait for answers from elsewhere needs --set permissions.questions=wait.";
+
 /// Agents that delegate: a lead splits the task, specialists do the parts, every step is on record.
 #[derive(Debug, Parser)]
 #[command(name = "brigade", version, arg_required_else_help = true, after_help = EXAMPLES)]
@@ -104,6 +117,9 @@ pub(crate) enum Command {
     Tell(Tell),
     /// Stop a session and all agents below it, whoever runs it
     Cancel(Cancel),
+    /// Answer what agents ask, whoever runs them
+    #[command(after_help = ANSWER_HELP)]
+    Answer(Answer),
     /// Look at sessions, move them, remove them
     Sessions(Sessions),
     /// Look at the agents that can be named, check their files, write new ones
@@ -165,6 +181,17 @@ pub(crate) struct Tell {
     pub(crate) text: Vec<String>,
     #[command(flatten)]
     pub(crate) flags: Flags,
+}
+
+/// Arguments of `answer`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Answer {
+    /// A session, for what it and the agents below it ask; or one question, as SESSION:CALL
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// yes, always, always RULE, no, or no with words for the agent; without it you are asked, or see what is open
+    #[arg(value_name = "ANSWER", trailing_var_arg = true)]
+    pub(crate) words: Vec<String>,
 }
 
 /// Arguments of `cancel`.

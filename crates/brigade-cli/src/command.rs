@@ -1,6 +1,7 @@
 //! One file for each command.
 
 pub(crate) mod agents;
+pub(crate) mod answer;
 pub(crate) mod cancel;
 pub(crate) mod chat;
 pub(crate) mod config;

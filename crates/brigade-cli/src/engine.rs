@@ -108,6 +108,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     library.limits = settings.limits.clone();
     library.budget = settings.budget;
     library.permissions = settings.permissions.clone();
+    library.asks = settings.asks;
     library.shell = Some(shell);
     library.agents = agents(settings);
     Ok(library)

@@ -10,6 +10,7 @@ use brigade_core::{CallId, Event, Grant, Record, SessionId, ToolCall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
+use crate::dialogue::Wish;
 use crate::failure::{Exit, Failure};
 use crate::finish::Hints;
 use crate::output;
@@ -232,33 +233,46 @@ pub(crate) async fn follow(
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut asked = Asked::NotYet;
+    let mut listener = progress.listener(runtime.settings().asks);
     let ending = loop {
-        tokio::select! {
+        let wish = tokio::select! {
             biased;
-            () = interrupts.next() => {
-                if asked == Asked::Once {
-                    progress.end();
-                    output::note(&format!("Left as it is. Go on with: {}", hints.resume(&root)));
-                    crate::leave(Exit::Cancelled.code());
-                }
-                asked = Asked::Once;
-                progress.announce(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
-                if let Err(error) = runtime.cancel(&root, "the person").await {
-                    progress.say(&view, &error.to_string());
-                }
-            }
+            () = interrupts.next() => Wish::Interrupt,
+            typed = listener.next() => listener.take(typed, runtime, &view, progress).await?,
             // Before the facts: a tree that is busy would otherwise never be drawn.
-            _ = ticks.tick() => progress.tick(&view),
+            _ = ticks.tick() => {
+                listener.show(&view, progress);
+                progress.tick(&view);
+                Wish::GoOn
+            }
             Some(live) = watch.next() => {
                 see(&*store, live, &mut view, progress).await?;
                 while let Some(live) = watch.try_next() {
                     see(&*store, live, &mut view, progress).await?;
                 }
+                listener.look(&view, progress)?;
                 progress.flush()?;
+                Wish::GoOn
             }
             ending = &mut ending => break ending,
+        };
+        if wish == Wish::GoOn {
+            continue;
+        }
+        if asked == Asked::Once {
+            listener.close();
+            progress.end();
+            output::note(&format!("Left as it is. Go on with: {}", hints.resume(&root)));
+            crate::leave(Exit::Cancelled.code());
+        }
+        asked = Asked::Once;
+        progress
+            .announce(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
+        if let Err(error) = runtime.cancel(&root, "the person").await {
+            progress.say(&view, &error.to_string());
         }
     };
+    listener.close();
     while let Some(live) = watch.try_next() {
         see(&*store, live, &mut view, progress).await?;
     }

@@ -3,10 +3,12 @@
 mod args;
 mod clock;
 mod command;
+mod dialogue;
 mod engine;
 mod failure;
 mod finish;
 mod follow;
+mod keyboard;
 mod output;
 mod progress;
 mod project;
@@ -54,6 +56,7 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
         Command::Resume(resume) => command::resume::run(global, resume),
         Command::Tell(tell) => command::tell::run(global, tell),
         Command::Cancel(cancel) => command::cancel::run(&global, &cancel),
+        Command::Answer(answer) => command::answer::run(&global, &answer),
         Command::Sessions(sessions) => command::sessions::run(&global, sessions),
         Command::Agents(agents) => command::agents::run(&global, &agents),
         Command::Tools(tools) => command::tools::run(&global, &tools),

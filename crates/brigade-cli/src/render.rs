@@ -1,13 +1,14 @@
 //! Trees, tables and transcripts as text.
 
 mod markdown;
+pub(crate) mod question;
 mod table;
 mod transcript;
 mod tree;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub(crate) use markdown::Markdown;
+pub(crate) use markdown::{Markdown, broken};
 pub(crate) use table::{costs, costs_by_agent, layout};
 pub(crate) use transcript::{Outputs, transcript};
 pub(crate) use tree::{Content, Row, rows};
@@ -33,6 +34,21 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
     fitted
 }
 
+/// Puts things beside each other, and below each other where there is no room.
+pub(crate) fn filled<'a>(things: impl Iterator<Item = &'a str>, gap: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for thing in things {
+        match lines.last_mut() {
+            Some(line) if line.width() + gap.width() + thing.width() <= columns => {
+                line.push_str(gap);
+                line.push_str(thing);
+            }
+            _ => lines.push(thing.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Fills a text up to so many columns.
 pub(crate) fn pad(text: &str, columns: usize) -> String {
     let blanks = columns.saturating_sub(text.width());
@@ -50,5 +66,10 @@ mod tests {
         assert_eq!(fit("abc", 3), "abc");
         assert_eq!(fit("abc", 0), "");
         assert_eq!(pad("日", 4), "日  ");
+    }
+
+    #[test]
+    fn what_has_no_room_stands_below() {
+        assert_eq!(filled(["ab", "日", "c", "defgh"].into_iter(), " ", 5), ["ab 日", "c", "defgh"]);
     }
 }

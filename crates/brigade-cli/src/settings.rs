@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use brigade::Limits;
 use brigade::model::PriceList;
 use brigade::tool::WebSettings;
+use brigade::{Asks, Limits};
 use brigade_core::faces::delegate::SwarmConfig;
 use brigade_core::faces::spawn::SpawnConfig;
 use brigade_core::faces::subagent::SubagentConfig;
@@ -30,6 +30,7 @@ use toml::{Table, Value};
 
 use crate::args::{Flags, Global};
 use crate::failure::Failure;
+use crate::terminal;
 use crate::trust::{self, TrustedProject};
 use crate::units;
 
@@ -72,6 +73,8 @@ pub(crate) struct Settings {
     pub(crate) budget: Budget,
     /// Which calls are allowed.
     pub(crate) permissions: Permissions,
+    /// Who is asked about calls.
+    pub(crate) asks: Asks,
     /// How the network is read.
     pub(crate) web: Web,
     /// The folder that tools work in.
@@ -206,6 +209,7 @@ impl Settings {
             limits: raw.limits.resolve()?,
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
             budget: raw.budget.resolve()?,
+            asks: raw.permissions.questions.resolve(),
             permissions: raw.permissions.resolve(),
             web: raw.web.resolve()?,
             folder: folder(&environment, flags),
@@ -357,6 +361,8 @@ struct RawLimits {
     lead_turns: Option<u32>,
     child_turns: Option<u32>,
     child_timeout: Option<Value>,
+    question_timeout: Option<Value>,
+    retry_pause: Option<Value>,
     shell_timeout: Option<Value>,
     max_depth: Option<u32>,
     concurrency: Option<u32>,
@@ -371,6 +377,8 @@ impl RawLimits {
             lead_turns: self.lead_turns.unwrap_or(defaults.lead_turns),
             child_turns: self.child_turns.unwrap_or(defaults.child_turns),
             child_timeout: duration(self.child_timeout.as_ref(), defaults.child_timeout)?,
+            question_timeout: duration(self.question_timeout.as_ref(), defaults.question_timeout)?,
+            retry_pause: duration(self.retry_pause.as_ref(), defaults.retry_pause)?,
             max_depth: self.max_depth.unwrap_or(defaults.max_depth),
             concurrency: self.concurrency.map_or(defaults.concurrency, |number| number.max(1) as usize),
             result_bytes: self.result_bytes.map_or(defaults.result_bytes, |number| number as usize),
@@ -388,6 +396,7 @@ fn duration(value: Option<&Value>, default: Duration) -> Result<Duration, Failur
 #[serde(default)]
 struct RawPermissions {
     mode: Option<Mode>,
+    questions: Questions,
     allow: Vec<Rule>,
     ask: Vec<Rule>,
     deny: Vec<Rule>,
@@ -396,7 +405,7 @@ struct RawPermissions {
 impl RawPermissions {
     fn resolve(self) -> Permissions {
         Permissions {
-            mode: self.mode.unwrap_or(Mode::Edit),
+            mode: self.mode.unwrap_or_else(default_mode),
             allow: self.allow,
             ask: self.ask,
             deny: self.deny,
@@ -404,8 +413,36 @@ impl RawPermissions {
     }
 }
 
+/// Whether a person is asked about calls.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Questions {
+    /// At a terminal.
+    #[default]
+    Auto,
+    /// Always: whoever runs this without a terminal answers from another one.
+    Wait,
+    /// Never.
+    Refuse,
+}
+
+impl Questions {
+    fn resolve(self) -> Asks {
+        match self {
+            Questions::Auto if terminal::can_ask() => Asks::Person,
+            Questions::Wait => Asks::Person,
+            Questions::Auto | Questions::Refuse => Asks::Nobody,
+        }
+    }
+}
+
+/// Where somebody can be asked, everything but reading is asked about; elsewhere that would stop all work.
+fn default_mode() -> Mode {
+    if terminal::can_ask() { Mode::Ask } else { Mode::Edit }
+}
+
 /// The values that are in force where nobody says otherwise, as a table like any other layer.
-fn default_table() -> Result<Table, toml::ser::Error> {
+fn default_table(mode: Mode) -> Result<Table, toml::ser::Error> {
     let limits = Limits::default();
     let swarm = SwarmConfig::default();
     let budget = brigade::DEFAULT_BUDGET;
@@ -449,7 +486,8 @@ fn default_table() -> Result<Table, toml::ser::Error> {
                 ("lead_turns", number(limits.lead_turns.into())),
                 ("child_turns", number(limits.child_turns.into())),
                 ("child_timeout", time(limits.child_timeout)),
-                ("question_timeout", text("10m")),
+                ("question_timeout", time(limits.question_timeout)),
+                ("retry_pause", time(limits.retry_pause)),
                 ("shell_timeout", text("2m")),
                 ("max_depth", number(limits.max_depth.into())),
                 ("concurrency", number(limits.concurrency as u64)),
@@ -459,7 +497,13 @@ fn default_table() -> Result<Table, toml::ser::Error> {
         ),
         (
             "permissions".to_owned(),
-            section(vec![("mode", text("edit")), ("allow", empty()), ("ask", empty()), ("deny", empty())]),
+            section(vec![
+                ("mode", text(mode.as_str())),
+                ("questions", text("auto")),
+                ("allow", empty()),
+                ("ask", empty()),
+                ("deny", empty()),
+            ]),
         ),
         (
             "web".to_owned(),

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use brigade::Live;
-use brigade_core::event::CallFault;
+use brigade_core::event::{Answer, CallFault};
 use brigade_core::{Event, Record, Status};
 
 use super::said;
 use crate::follow::View;
 use crate::output;
+use crate::render::question;
 use crate::safe;
 use crate::units;
 
@@ -61,6 +62,20 @@ impl Lines {
                 let role = delegation.role.as_deref().or(delegation.agent.as_deref()).unwrap_or_default();
                 let task: String = safe::line(delegation.task.as_str()).chars().take(100).collect();
                 Some(format!("{label} -> {}: {task}", safe::line(role)))
+            }
+            Event::Asked { call, .. } => {
+                let question = view.tree.question(&record.session).filter(|open| open.call == *call)?;
+                let who = question::lineage(question, &view.tree);
+                let what = safe::line(question.what.as_str());
+                Some(format!("{who} asks: {what} (brigade answer {} yes|no)", question.name()))
+            }
+            Event::Answered { answer, by, .. } => {
+                let answer = match answer {
+                    Answer::Once => "yes",
+                    Answer::Always(_) => "always",
+                    Answer::Deny { .. } => "no",
+                };
+                Some(format!("{label}: answered {answer} by {}", safe::line(by)))
             }
             Event::ToolStarted { call, .. } if calls => {
                 Some(format!("{label}: {}", view.call(&record.session, *call)))

@@ -30,6 +30,11 @@ impl LiveTree {
         LiveTree { colour, canvas: Canvas::default(), header: Vec::new(), footer: None }
     }
 
+    /// Whether it is drawn in colours.
+    pub(super) fn colour(&self) -> Colour {
+        self.colour
+    }
+
     /// Draws the tree as it is now.
     pub(crate) fn draw(&mut self, view: &View) {
         let size = terminal::size();
@@ -176,6 +181,9 @@ impl Columns {
 
 /// What an agent does, in words and in a style.
 fn doing(node: &Node, view: &View) -> (String, &'static str) {
+    if let Some(question) = view.tree.question(&node.session) {
+        return (format!("asks: {}", view.call(&node.session, question.call)), "33;1");
+    }
     match &node.doing {
         Doing::Waiting => ("waits for its turn".to_owned(), "2"),
         Doing::Thinking if view.waiting(&node.session).is_some() => {

@@ -5,6 +5,7 @@
 mod block;
 mod flow;
 
+
 use crate::render::fit;
 use crate::safe;
 use crate::terminal::Colour;

@@ -147,6 +147,7 @@ pub(super) static ROOT: &[(&str, Kind)] = &[
             ("child_turns", Number),
             ("child_timeout", Time),
             ("question_timeout", Time),
+            ("retry_pause", Time),
             ("shell_timeout", Time),
             ("max_depth", Number),
             ("concurrency", Number),
@@ -158,6 +159,7 @@ pub(super) static ROOT: &[(&str, Kind)] = &[
         "permissions",
         Section(&[
             ("mode", Word(&[MODES[0], MODES[1], MODES[2], MODES[3]])),
+            ("questions", Word(&["auto", "wait", "refuse"])),
             ("allow", Rules),
             ("ask", Rules),
             ("deny", Rules),

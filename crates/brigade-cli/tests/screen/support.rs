@@ -177,6 +177,13 @@ impl Window {
         self.wait_until(&format!("`{words}` on the screen"), |screen| screen.contains(words))
     }
 
+    /// Whether the terminal reads lines and shows what is typed, as a shell expects it.
+    pub(crate) fn is_cooked(&self) -> bool {
+        use rustix::termios::{LocalModes, tcgetattr};
+        let modes = tcgetattr(&*self.pty).unwrap().local_modes;
+        modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
+    }
+
     /// Sends a signal to the command alone.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();

@@ -1,9 +1,9 @@
 //! The line that is typed in: keys go in, messages come out.
 
 use super::commands;
-use super::editor::{Edit, Editor, Layout, Moved};
 use super::history::History;
-use super::keys::Key;
+use crate::keyboard::editor::{Edit, Editor, Layout, Moved};
+use crate::keyboard::keys::Key;
 
 /// What is typed, and what was typed before.
 pub(super) struct Line {
@@ -57,6 +57,7 @@ impl Line {
                 self.editor.take();
                 self.history.forget_place();
             }
+            Key::Escape => {}
             Key::Redraw => return Wish::Redraw,
         }
         Wish::Nothing

@@ -14,13 +14,13 @@ use tokio::time::MissedTickBehavior;
 use super::answers;
 use super::commands::{self, Command, Typed};
 use super::history::History;
-use super::keys;
 use super::line::{Line, Wish};
 use super::screen::{Frame, Screen};
 use super::talk::{Said, Talk};
 use super::voice::{self, Voice};
 use crate::engine;
 use crate::failure::{Exit, Failure};
+use crate::keyboard::keys;
 use crate::safe;
 use crate::terminal::{self, Colour};
 

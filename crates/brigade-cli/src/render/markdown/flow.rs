@@ -146,7 +146,7 @@ impl Breaker {
 }
 
 /// One line of plain text in parts of at most so many columns.
-pub(super) fn broken(line: &str, columns: usize) -> Vec<String> {
+pub(crate) fn broken(line: &str, columns: usize) -> Vec<String> {
     let mut flow = Flow::default();
     flow.push(Look::default(), line);
     let lines = flow.lines(columns, Colour::Off);
