@@ -1,5 +1,7 @@
 //! The chat on a terminal: one loop over keys, the running tree and time.
 
+mod orders;
+
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -11,7 +13,6 @@ use futures::StreamExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
-use super::answers;
 use super::commands::{self, Command, Typed};
 use super::history::History;
 use super::keys;
@@ -19,8 +20,8 @@ use super::line::{Line, Wish};
 use super::screen::{Frame, Screen};
 use super::talk::{Said, Talk};
 use super::voice::{self, Voice};
-use crate::engine;
 use crate::failure::{Exit, Failure};
+use crate::output;
 use crate::safe;
 use crate::terminal::{self, Colour};
 
@@ -70,7 +71,7 @@ struct Pressed {
 /// What a running round has to tell.
 enum News {
     Live(Live),
-    Ended(Result<Ending, RunError>),
+    Ended(Box<Result<Ending, RunError>>),
 }
 
 /// Talks until the person leaves.
@@ -93,7 +94,13 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         notice: None,
     };
     room.greet();
-    room.run().await
+    let exit = room.run().await;
+    let left = std::mem::take(&mut room.apart);
+    drop(room);
+    for (session, label) in left {
+        output::note(&format!("{label} was left at its work; to go on: brigade resume {session}"));
+    }
+    exit
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, Failure> {
@@ -105,7 +112,7 @@ async fn news(round: &mut Option<Round>) -> News {
     tokio::select! {
         biased;
         Some(live) = round.watch.next() => News::Live(live),
-        ending = &mut round.ending => News::Ended(ending),
+        ending = &mut round.ending => News::Ended(Box::new(ending)),
     }
 }
 
@@ -158,6 +165,9 @@ impl Room<'_> {
         let who = safe::line(self.talk.who());
         let greeting = format!("{who}{model}, mode {}. /help lists the commands.", self.talk.mode());
         lines.push(self.colour.paint("2", &greeting));
+        if self.talk.is_open() {
+            lines.push("Its last round is not over; it goes on with your next message.".to_owned());
+        }
         lines.push(String::new());
         self.say(lines);
     }
@@ -333,7 +343,7 @@ impl Room<'_> {
     async fn hear(&mut self, news: News) {
         match news {
             News::Live(live) => self.see(live).await,
-            News::Ended(ending) => self.ended(ending).await,
+            News::Ended(ending) => self.ended(*ending).await,
         }
     }
 
@@ -354,10 +364,8 @@ impl Room<'_> {
 
     async fn ended(&mut self, ending: Result<Ending, RunError>) {
         self.catch_up().await;
-        let stops = self.round.take().map_or(Stops::No, |round| round.stops);
-        if stops == Stops::Asked {
-            self.notice = None;
-        }
+        self.round = None;
+        self.notice = None;
         let mut lines = match &ending {
             Ok(ending) => self.voice.end(&ending.outcome),
             Err(error) => self.voice.aside(vec![safe::lines(&error.to_string()).into_owned()]),
@@ -412,79 +420,6 @@ impl Room<'_> {
                 self.note(&voice::announced(&label, outcome));
             }
         }
-    }
-
-    async fn obey(&mut self, command: Command) -> Result<(), Failure> {
-        let columns = self.columns();
-        let text = match command {
-            Command::Tree => answers::tree(self.talk, self.colour, columns),
-            Command::Cost => answers::cost(self.talk, self.colour, columns),
-            Command::Agents => answers::agents(self.talk, columns),
-            Command::Model(None) => answers::model(self.talk),
-            Command::Model(Some(model)) => {
-                self.screen.clear();
-                self.talk.set_model(model).await?;
-                answers::model(self.talk)
-            }
-            Command::Mode(None) => format!("The mode is {}.", self.talk.mode()),
-            Command::Mode(Some(mode)) => {
-                self.screen.clear();
-                self.talk.set_mode(mode).await?;
-                format!("The mode is {mode} from the next round on.")
-            }
-            Command::Tell(words) => self.tell(&words).await?,
-            Command::Stop(None) => self.stop_round().await,
-            Command::Stop(Some(words)) => self.stop_agent(&words).await?,
-            Command::Resume(None) => answers::sessions(&**self.talk.runtime.store(), columns).await?,
-            Command::Resume(Some(id)) => return self.resume(&id).await,
-            Command::Help => commands::help(),
-            Command::Quit => return Ok(()),
-        };
-        let lines = text.trim_end().lines().map(str::to_owned).collect();
-        let lines = self.voice.aside(lines);
-        self.say(lines);
-        Ok(())
-    }
-
-    async fn tell(&mut self, words: &str) -> Result<String, Failure> {
-        let (session, text) = self.addressed(words)?;
-        if text.is_empty() {
-            return Err(Failure::usage("say whom and what: /tell AGENT TEXT"));
-        }
-        self.talk.runtime.tell(&session, &text).await?;
-        Ok(format!("{session} hears it at its next step."))
-    }
-
-    async fn stop_round(&mut self) -> String {
-        if self.round.is_none() {
-            return "Nobody works now.".to_owned();
-        }
-        self.stop().await;
-        "Stopping.".to_owned()
-    }
-
-    async fn stop_agent(&mut self, words: &str) -> Result<String, Failure> {
-        let (session, _) = self.addressed(words)?;
-        self.talk.runtime.cancel(&session, "the person").await?;
-        Ok(format!("{session} is asked to stop."))
-    }
-
-    fn addressed(&self, words: &str) -> Result<(SessionId, String), Failure> {
-        let view = self.talk.view.as_ref().filter(|_| self.round.is_some());
-        let view = view.ok_or_else(|| Failure::usage("nobody works now"))?;
-        let (session, rest) = answers::addressed(view, words).map_err(Failure::usage)?;
-        Ok((session, rest.to_owned()))
-    }
-
-    async fn resume(&mut self, id: &str) -> Result<(), Failure> {
-        if self.round.is_some() {
-            return Err(Failure::usage("this round is not over; /stop ends it"));
-        }
-        let session = engine::session(id)?;
-        self.screen.clear();
-        self.talk.switch(&session).await?;
-        self.greet();
-        Ok(())
     }
 }
 
