@@ -225,7 +225,7 @@ pub(crate) fn answer(line: &str, always: Option<&str>) -> Result<(Answer, Scope)
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
     let scope = if rest == "all" { Scope::All } else { Scope::One };
-    match (word.to_lowercase().as_str(), rest) {
+    match (word.to_lowercase().trim_end_matches([',', '.', ':', '!']), rest) {
         ("y" | "yes" | "once", "" | "all") => Ok((Answer::Once, scope)),
         ("a" | "always", "") => match always {
             Some(rule) => Ok((Answer::Always(rule.to_owned()), Scope::One)),
@@ -282,6 +282,7 @@ mod tests {
         assert_eq!(answer("y all", None), Ok((Answer::Once, Scope::All)));
         assert_eq!(answer("n all", None), Ok((Answer::Deny { word: None }, Scope::All)));
         assert_eq!(answer("no use make", None), no("use make"));
+        assert_eq!(answer("No, use make", None), no("use make"));
         assert_eq!(answer("a", Some("shell(x)")), Ok((Answer::Always("shell(x)".to_owned()), Scope::One)));
         assert_eq!(
             answer("a shell(git *)", None),
@@ -290,7 +291,7 @@ mod tests {
         assert!(answer("a", None).unwrap_err().contains("y allows it once"));
         assert!(answer("a shell(", None).is_err());
         // Whoever was in the middle of a sentence has not answered.
-        for line in ["yesterday", "y please", "not now", "also", "all", "ok"] {
+        for line in ["yesterday", "y please", "yes, but", "not now", "also", "all", "ok"] {
             assert!(answer(line, Some("shell(x)")).is_err(), "{line}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brigade::RunError;
+use brigade::{Detached, RunError};
 use brigade_core::delegation::Which;
 use brigade_core::{Limit, SessionId, Status};
 
@@ -84,19 +84,27 @@ pub(crate) async fn finish(
 ) -> Result<Exit, Failure> {
     let detached = followed.ending.as_ref().ok().map(|ending| ending.detached.clone());
     let exit = print(followed, format, hints, colour)?;
-    if let Some(detached) = detached.filter(|detached| !detached.sessions().is_empty()) {
-        for session in detached.sessions() {
-            output::note(&format!(
-                "{session} goes on by itself; Ctrl-C leaves it, and {} goes on",
-                hints.resume(session)
-            ));
-        }
-        tokio::select! {
-            () = detached.ended() => {}
-            () = interrupts.next() => {}
-        }
+    if let Some(detached) = detached {
+        stay(&detached, hints, interrupts).await;
     }
     Ok(exit)
+}
+
+/// Stays while sessions that were left to themselves go on in this process.
+pub(crate) async fn stay(detached: &Detached, hints: &Hints, interrupts: &mut Interrupts) {
+    if detached.sessions().is_empty() {
+        return;
+    }
+    for session in detached.sessions() {
+        output::note(&format!(
+            "{session} goes on by itself; Ctrl-C leaves it, and {} goes on",
+            hints.resume(session)
+        ));
+    }
+    tokio::select! {
+        () = detached.ended() => {}
+        () = interrupts.next() => {}
+    }
 }
 
 fn print(followed: Followed, format: OutputFormat, hints: &Hints, colour: Colour) -> Result<Exit, Failure> {

@@ -31,6 +31,8 @@ pub(crate) struct View {
     /// What the current round of the top session was granted, and when.
     pub(crate) grant: Option<(Grant, u64)>,
     seen: HashMap<SessionId, u64>,
+    /// The last turn of each session whose reply is known whole.
+    replied: HashMap<SessionId, u32>,
     calls: HashMap<SessionId, HashMap<CallId, String>>,
     doing: HashMap<SessionId, String>,
     after: HashMap<SessionId, String>,
@@ -45,6 +47,7 @@ impl View {
             tree: Tree::default(),
             grant: None,
             seen: HashMap::new(),
+            replied: HashMap::new(),
             calls: HashMap::new(),
             doing: HashMap::new(),
             after: HashMap::new(),
@@ -112,6 +115,7 @@ impl View {
                     calls.insert(CallId { turn: *turn, index }, brief(call));
                 }
                 self.doing.remove(&record.session);
+                self.replied.insert(record.session.clone(), *turn);
             }
             Event::ToolStarted { call, .. } => {
                 let brief = self.call(&record.session, *call).to_owned();
@@ -131,6 +135,12 @@ impl View {
 
     /// What happened, in order and without gaps: facts from before the watch began are read from the store.
     pub(crate) async fn complete(&self, store: &dyn Store, live: Live) -> Vec<Live> {
+        // Its log may have told of a reply before the watch told its parts.
+        if let Live::Delta { session, turn, .. } | Live::Discarded { session, turn } = &live
+            && self.replied.get(session).is_some_and(|replied| replied >= turn)
+        {
+            return Vec::new();
+        }
         let (session, until) = match &live {
             Live::Fact(record) => (&record.session, Some(record.seq)),
             Live::Delta { session, .. } | Live::Discarded { session, .. } | Live::Waiting { session, .. } => {
@@ -229,6 +239,8 @@ pub(crate) async fn follow(
     let root = run.session().clone();
     let store = runtime.store().clone();
     let mut watch = run.watch();
+    // The run has begun: what it wrote before the watch is told by its log.
+    catch_up(&*store, &mut view, progress).await?;
     let mut ending = pin!(run.ending());
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

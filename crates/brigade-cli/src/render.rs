@@ -8,7 +8,7 @@ mod tree;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub(crate) use markdown::{Markdown, broken};
+pub(crate) use markdown::Markdown;
 pub(crate) use table::{costs, costs_by_agent, layout};
 pub(crate) use transcript::{Outputs, transcript};
 pub(crate) use tree::{Content, Row, rows};

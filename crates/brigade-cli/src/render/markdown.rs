@@ -5,7 +5,6 @@
 mod block;
 mod flow;
 
-
 use crate::render::fit;
 use crate::safe;
 use crate::terminal::Colour;

@@ -5,9 +5,9 @@
 
 use brigade_core::view::{Question, Tree};
 use serde_json::Value;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::{broken, filled};
+use super::filled;
 use crate::safe;
 
 /// More blanks than this in a row are counted.
@@ -39,6 +39,24 @@ pub(crate) fn lines(question: &Question, tree: &Tree, columns: usize) -> Vec<Str
         lines.extend(broken(&line, room).into_iter().map(|part| format!("{MARGIN}{part}")));
     }
     lines
+}
+
+/// A line in parts that fit, with every blank of it.
+fn broken(line: &str, room: usize) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut used = 0;
+    for letter in line.chars() {
+        let width = letter.width().unwrap_or(0);
+        if used + width > room {
+            parts.push(String::new());
+            used = 0;
+        }
+        used += width;
+        if let Some(part) = parts.last_mut() {
+            part.push(letter);
+        }
+    }
+    parts
 }
 
 /// The arguments of a call: each with its name, or the one there is without.
@@ -127,6 +145,13 @@ mod tests {
             ["ls", "⟨399 empty lines⟩", "rm -rf ~"]
         );
         assert_eq!(counted("a\u{a0}\u{3000}\tb\rc"), r"a\u{a0}\u{3000}\u{9}b\u{d}c");
+    }
+
+    #[test]
+    fn no_line_leaves_its_margin() {
+        assert_eq!(broken("  abcdefg", 5), ["  abc", "defg"]);
+        assert_eq!(broken("日本語", 5), ["日本", "語"]);
+        assert_eq!(broken("", 5), [""]);
     }
 
     #[test]

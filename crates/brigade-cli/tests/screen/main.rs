@@ -6,6 +6,7 @@
     reason = "tests start processes, and fail where something is not as it should be"
 )]
 
+mod chat;
 #[path = "../cli/support.rs"]
 #[expect(dead_code, reason = "the tests without a terminal use the rest")]
 mod home;

@@ -254,3 +254,29 @@ fn a_run_without_a_terminal_can_wait_for_answers_from_elsewhere() {
     );
     assert!(home.work().join("x").exists());
 }
+
+#[test]
+fn in_a_chat_a_question_waits_until_the_message_is_finished() {
+    let home = Home::new();
+    let script = "[[reply]]\nturn = 1\ndelay_ms = 600\n[[reply.call]]\ntool = \"shell\"\n\
+                  arguments = { command = \"touch x\" }\n[[reply]]\ntext = \"after that: {heard}\"\n";
+    let model = home.script(script);
+    let mut window = Window::start(&home, (80, 24), &["chat", "--model", &model], &[("NO_COLOR", "1")]);
+    window.wait_for("/help");
+    window.press("go on\r");
+    window.wait_for("thinking");
+    window.press("y");
+    let screen = window.wait_for("An agent asks something. Esc brings its question up.");
+    assert!(screen.contains("lead asks to call shell"), "{screen}");
+    // What was being typed is a message still, and no answer.
+    window.press(" it is\r");
+    window.wait_for("heard at the next step");
+    assert!(!home.work().join("x").exists());
+    window.press("\u{1b}");
+    window.wait_for("y once");
+    window.press("y\r");
+    window.wait_until("over", |screen| screen.contains("after that: y it is") && !screen.contains(" tok "));
+    assert!(home.work().join("x").exists());
+    window.press("\u{4}");
+    assert_eq!(window.end(), 0, "{}", window.text());
+}

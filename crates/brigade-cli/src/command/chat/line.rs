@@ -31,6 +31,11 @@ impl Line {
         Line { editor: Editor::default(), history }
     }
 
+    /// Whether nothing was typed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.editor.is_empty()
+    }
+
     /// The line on a screen.
     pub(super) fn layout(&self, columns: usize, most: usize) -> Layout {
         self.editor.layout(columns, most)

@@ -2,6 +2,7 @@
 
 use std::io::BufRead;
 
+use brigade::{Detached, Ending};
 use brigade_core::Status;
 use tokio::sync::mpsc;
 
@@ -32,12 +33,13 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
     let mut interrupts = Interrupts::listen()?;
     let mut lines = lines();
     let mut exit = Exit::Done;
+    let mut apart = Vec::new();
     loop {
         let line = tokio::select! {
             line = lines.recv() => line,
-            () = interrupts.next() => None,
+            () = interrupts.next() => return Ok(exit),
         };
-        let Some(line) = line else { return Ok(exit) };
+        let Some(line) = line else { break };
         if line.trim().is_empty() {
             continue;
         }
@@ -45,7 +47,7 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
             Ok(Typed::Message(text)) => text,
             Ok(Typed::Command(command)) => match obey(talk, command).await {
                 Ok(Then::On) => continue,
-                Ok(Then::Leave) => return Ok(exit),
+                Ok(Then::Leave) => break,
                 Err(failure) => {
                     report(failure)?;
                     continue;
@@ -56,7 +58,7 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
                 continue;
             }
         };
-        exit = match round(talk, &said, &mut interrupts).await {
+        exit = match round(talk, &said, &mut interrupts, &mut apart).await {
             Ok(Exit::Cancelled) => return Ok(Exit::Cancelled),
             Ok(exit) => exit,
             Err(failure) => {
@@ -65,6 +67,10 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
             }
         };
     }
+    for detached in apart {
+        finish::stay(&detached, &talk.hints(), &mut interrupts).await;
+    }
+    Ok(exit)
 }
 
 /// Says what went wrong. Only where nobody listens any more there is no going on.
@@ -96,7 +102,12 @@ fn lines() -> mpsc::UnboundedReceiver<String> {
 }
 
 /// One message and what comes of it.
-async fn round(talk: &mut Talk, text: &str, interrupts: &mut Interrupts) -> Result<Exit, Failure> {
+async fn round(
+    talk: &mut Talk,
+    text: &str,
+    interrupts: &mut Interrupts,
+    apart: &mut Vec<Detached>,
+) -> Result<Exit, Failure> {
     let run = match talk.say(text).await? {
         Said::Runs(run) => run,
         Said::Elsewhere => {
@@ -113,7 +124,8 @@ async fn round(talk: &mut Talk, text: &str, interrupts: &mut Interrupts) -> Resu
         output::json(&Report::new(&followed.view, &followed.ending))?;
     }
     talk.view = Some(followed.view);
-    let outcome = followed.ending?.outcome;
+    let Ending { outcome, detached, .. } = followed.ending?;
+    apart.push(detached);
     if format == OutputFormat::Text {
         finish::result(outcome.text.as_str())?;
         if let Some(words) = trouble(&outcome.status) {

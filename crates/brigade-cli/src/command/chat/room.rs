@@ -1,5 +1,8 @@
 //! The chat on a terminal: one loop over keys, the running tree and time.
 
+mod orders;
+mod questions;
+
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -11,18 +14,18 @@ use futures::StreamExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
-use super::answers;
 use super::commands::{self, Command, Typed};
 use super::history::History;
 use super::line::{Line, Wish};
 use super::screen::{Frame, Screen};
 use super::talk::{Said, Talk};
 use super::voice::{self, Voice};
-use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::keyboard::keys;
+use crate::output;
 use crate::safe;
 use crate::terminal::{self, Colour};
+use questions::Questions;
 
 /// How often the frame is drawn.
 const TICK: Duration = Duration::from_millis(100);
@@ -43,6 +46,7 @@ pub(super) struct Room<'a> {
     round: Option<Round>,
     /// Sessions that were left to themselves and work on in this process, and who they are.
     apart: HashMap<SessionId, String>,
+    questions: Questions,
     pressed: Option<Pressed>,
     notice: Option<&'static str>,
 }
@@ -70,7 +74,7 @@ struct Pressed {
 /// What a running round has to tell.
 enum News {
     Live(Live),
-    Ended(Result<Ending, RunError>),
+    Ended(Box<Result<Ending, RunError>>),
 }
 
 /// Talks until the person leaves.
@@ -89,11 +93,18 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         voice,
         round: None,
         apart: HashMap::new(),
+        questions: Questions::default(),
         pressed: None,
         notice: None,
     };
     room.greet();
-    room.run().await
+    let exit = room.run().await;
+    let left = std::mem::take(&mut room.apart);
+    drop(room);
+    for (session, label) in left {
+        output::note(&format!("{label} was left at its work; to go on: brigade resume {session}"));
+    }
+    exit
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, Failure> {
@@ -105,7 +116,7 @@ async fn news(round: &mut Option<Round>) -> News {
     tokio::select! {
         biased;
         Some(live) = round.watch.next() => News::Live(live),
-        ending = &mut round.ending => News::Ended(ending),
+        ending = &mut round.ending => News::Ended(Box::new(ending)),
     }
 }
 
@@ -158,6 +169,9 @@ impl Room<'_> {
         let who = safe::line(self.talk.who());
         let greeting = format!("{who}{model}, mode {}. /help lists the commands.", self.talk.mode());
         lines.push(self.colour.paint("2", &greeting));
+        if self.talk.is_open() {
+            lines.push("Its last round is not over; it goes on with your next message.".to_owned());
+        }
         lines.push(String::new());
         self.say(lines);
     }
@@ -168,13 +182,13 @@ impl Room<'_> {
 
     fn say(&mut self, lines: Vec<String>) {
         if !lines.is_empty() {
-            let frame = frame(self.talk, &self.round, &self.voice, &self.line, self.notice);
+            let frame = frame(self.talk, &self.round, &self.voice, &self.line, &self.questions, self.notice);
             self.screen.say(&lines, frame);
         }
     }
 
     fn draw(&mut self) {
-        let frame = frame(self.talk, &self.round, &self.voice, &self.line, self.notice);
+        let frame = frame(self.talk, &self.round, &self.voice, &self.line, &self.questions, self.notice);
         self.screen.draw(frame);
     }
 
@@ -200,7 +214,11 @@ impl Room<'_> {
                 leave
             }
             Event::Paste(text) => {
-                self.line.paste(text);
+                if self.questions.take_keys() {
+                    self.questions.paste(&text);
+                } else {
+                    self.line.paste(text);
+                }
                 self.draw();
                 None
             }
@@ -213,7 +231,16 @@ impl Room<'_> {
     }
 
     async fn key(&mut self, key: keys::Key) -> Option<Exit> {
-        // Where a question of an agent is open, it is to get the key here, and the line is not.
+        if self.questions.take_keys() {
+            if key != keys::Key::Interrupt {
+                self.pressed = None;
+                self.notice = None;
+            }
+            return self.answer_key(key).await;
+        }
+        if key == keys::Key::Escape {
+            self.turn_to_question();
+        }
         let wish = self.line.key(key);
         if wish != Wish::Interrupt {
             self.pressed = None;
@@ -303,12 +330,16 @@ impl Room<'_> {
             return;
         }
         let said = self.talk.say(text).await;
-        self.begin(said);
+        self.begin(said).await;
     }
 
-    fn begin(&mut self, said: Result<Said, Failure>) {
+    async fn begin(&mut self, said: Result<Said, Failure>) {
         match said {
-            Ok(Said::Runs(run)) => self.follow(run),
+            Ok(Said::Runs(run)) => {
+                self.follow(run);
+                // It has begun: what it wrote before the watch is told by its log.
+                self.catch_up().await;
+            }
             Ok(Said::Elsewhere) => {
                 self.note("This session is run elsewhere and hears it there before its next turn.");
             }
@@ -333,7 +364,7 @@ impl Room<'_> {
     async fn hear(&mut self, news: News) {
         match news {
             News::Live(live) => self.see(live).await,
-            News::Ended(ending) => self.ended(ending).await,
+            News::Ended(ending) => self.ended(*ending).await,
         }
     }
 
@@ -350,14 +381,13 @@ impl Room<'_> {
             lines.extend(self.voice.see(&live, view));
         }
         self.say(lines);
+        self.look_at_questions();
     }
 
     async fn ended(&mut self, ending: Result<Ending, RunError>) {
         self.catch_up().await;
-        let stops = self.round.take().map_or(Stops::No, |round| round.stops);
-        if stops == Stops::Asked {
-            self.notice = None;
-        }
+        self.round = None;
+        self.notice = None;
         let mut lines = match &ending {
             Ok(ending) => self.voice.end(&ending.outcome),
             Err(error) => self.voice.aside(vec![safe::lines(&error.to_string()).into_owned()]),
@@ -377,7 +407,7 @@ impl Room<'_> {
                 self.note("What you said last is heard with your next message.");
             } else if ending.is_ok() {
                 let said = self.talk.go_on().await;
-                self.begin(said);
+                self.begin(said).await;
             }
         }
         self.draw();
@@ -413,79 +443,6 @@ impl Room<'_> {
             }
         }
     }
-
-    async fn obey(&mut self, command: Command) -> Result<(), Failure> {
-        let columns = self.columns();
-        let text = match command {
-            Command::Tree => answers::tree(self.talk, self.colour, columns),
-            Command::Cost => answers::cost(self.talk, self.colour, columns),
-            Command::Agents => answers::agents(self.talk, columns),
-            Command::Model(None) => answers::model(self.talk),
-            Command::Model(Some(model)) => {
-                self.screen.clear();
-                self.talk.set_model(model).await?;
-                answers::model(self.talk)
-            }
-            Command::Mode(None) => format!("The mode is {}.", self.talk.mode()),
-            Command::Mode(Some(mode)) => {
-                self.screen.clear();
-                self.talk.set_mode(mode).await?;
-                format!("The mode is {mode} from the next round on.")
-            }
-            Command::Tell(words) => self.tell(&words).await?,
-            Command::Stop(None) => self.stop_round().await,
-            Command::Stop(Some(words)) => self.stop_agent(&words).await?,
-            Command::Resume(None) => answers::sessions(&**self.talk.runtime.store(), columns).await?,
-            Command::Resume(Some(id)) => return self.resume(&id).await,
-            Command::Help => commands::help(),
-            Command::Quit => return Ok(()),
-        };
-        let lines = text.trim_end().lines().map(str::to_owned).collect();
-        let lines = self.voice.aside(lines);
-        self.say(lines);
-        Ok(())
-    }
-
-    async fn tell(&mut self, words: &str) -> Result<String, Failure> {
-        let (session, text) = self.addressed(words)?;
-        if text.is_empty() {
-            return Err(Failure::usage("say whom and what: /tell AGENT TEXT"));
-        }
-        self.talk.runtime.tell(&session, &text).await?;
-        Ok(format!("{session} hears it at its next step."))
-    }
-
-    async fn stop_round(&mut self) -> String {
-        if self.round.is_none() {
-            return "Nobody works now.".to_owned();
-        }
-        self.stop().await;
-        "Stopping.".to_owned()
-    }
-
-    async fn stop_agent(&mut self, words: &str) -> Result<String, Failure> {
-        let (session, _) = self.addressed(words)?;
-        self.talk.runtime.cancel(&session, "the person").await?;
-        Ok(format!("{session} is asked to stop."))
-    }
-
-    fn addressed(&self, words: &str) -> Result<(SessionId, String), Failure> {
-        let view = self.talk.view.as_ref().filter(|_| self.round.is_some());
-        let view = view.ok_or_else(|| Failure::usage("nobody works now"))?;
-        let (session, rest) = answers::addressed(view, words).map_err(Failure::usage)?;
-        Ok((session, rest.to_owned()))
-    }
-
-    async fn resume(&mut self, id: &str) -> Result<(), Failure> {
-        if self.round.is_some() {
-            return Err(Failure::usage("this round is not over; /stop ends it"));
-        }
-        let session = engine::session(id)?;
-        self.screen.clear();
-        self.talk.switch(&session).await?;
-        self.greet();
-        Ok(())
-    }
 }
 
 /// What stands beneath the conversation now.
@@ -494,14 +451,16 @@ fn frame<'a>(
     round: &Option<Round>,
     voice: &Voice,
     line: &Line,
+    questions: &Questions,
     notice: Option<&'static str>,
 ) -> Frame<'a> {
     let columns = terminal::size().0.saturating_sub(1);
-    // Where a question of an agent is open, it is to stand here, above the line.
+    let view = talk.view.as_ref().filter(|_| round.is_some());
+    let question = view.and_then(|view| questions.layout(&view.tree, talk.colour(), columns));
     Frame {
-        view: talk.view.as_ref().filter(|_| round.is_some()),
+        view,
         pending: voice.pending(PENDING),
-        notice,
-        line: line.layout(columns, Screen::line_rows()),
+        notice: notice.or(questions.notice()),
+        line: question.unwrap_or_else(|| line.layout(columns, Screen::line_rows())),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use brigade::{Run, RunError, Runtime, Store, StoreError, Workspace};
 use brigade_core::delegation::Waiting;
 use brigade_core::permission::Mode;
+use brigade_core::view::Doing;
 use brigade_core::{Event, Record, SessionId};
 
 use super::super::run::{begin, named_agent};
@@ -98,6 +99,12 @@ impl Talk {
     pub(super) fn who(&self) -> &str {
         let node = self.view.as_ref().and_then(|view| view.tree.node(&view.root));
         node.map_or(&self.settings.agent, |node| &node.label)
+    }
+
+    /// Whether the last round of the session has not ended.
+    pub(super) fn is_open(&self) -> bool {
+        let node = self.view.as_ref().and_then(|view| view.tree.node(&view.root));
+        node.is_some_and(|node| !matches!(node.doing, Doing::Ended(_)))
     }
 
     /// The model of the next round, if one was named.

@@ -100,14 +100,13 @@ struct Breaker {
 impl Breaker {
     fn word(&mut self, word: Vec<(Look, String)>) {
         let width: usize = word.iter().map(|(_, text)| text.width()).sum();
-        if self.used + width > self.columns && self.used > 0 {
+        // Wide letters are not written with blanks between words: their lines break anywhere.
+        let is_wide = |text: &str| text.graphemes(true).any(|grapheme| grapheme.width() > 1);
+        let breaks = width > self.columns || word.iter().any(|(_, text)| is_wide(text));
+        if self.used + width > self.columns && self.used > 0 && !breaks {
             self.end_line();
         }
         for (look, text) in word {
-            if self.used + text.width() <= self.columns {
-                self.add(look, &text);
-                continue;
-            }
             for grapheme in text.graphemes(true) {
                 if self.used + grapheme.width() > self.columns && self.used > 0 {
                     self.end_line();
@@ -146,7 +145,7 @@ impl Breaker {
 }
 
 /// One line of plain text in parts of at most so many columns.
-pub(crate) fn broken(line: &str, columns: usize) -> Vec<String> {
+pub(super) fn broken(line: &str, columns: usize) -> Vec<String> {
     let mut flow = Flow::default();
     flow.push(Look::default(), line);
     let lines = flow.lines(columns, Colour::Off);

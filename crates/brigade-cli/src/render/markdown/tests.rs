@@ -36,6 +36,8 @@ fn paragraphs_are_broken_at_words_and_items_hang() {
     assert_eq!(shown("- one two three four", 10), ["- one two", "  three", "  four"]);
     assert_eq!(shown("> one two three", 10), ["│ one two", "│ three"]);
     assert_eq!(shown("日本語日本語日本語", 10), ["日本語日本", "語日本語"]);
+    assert_eq!(shown("a: 日本語日本語", 10), ["a: 日本語", "日本語"]);
+    assert_eq!(shown("a supercalifragilistic", 10), ["a supercal", "ifragilist", "ic"]);
     assert_eq!(shown("supercalifragilistic", 10), ["supercalif", "ragilistic"]);
 }
 

@@ -1,0 +1,395 @@
+//! `brigade chat` in a window.
+
+use crate::home::{Home, text};
+use crate::support::Window;
+
+const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
+/// A reply that never comes.
+const HANGING: &str = "[[reply]]\nturn = 1\nfault = 'hang'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
+/// A call, and a reply that takes a while.
+const SLOW: &str = "[[reply]]\nturn = 1\ndelay_ms = 1500\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
+                    [[reply]]\ntext = 'heard: {heard}'";
+
+const UP: &str = "\u{1b}[A";
+const LEFT: &str = "\u{1b}[D";
+const CTRL_C: &str = "\u{3}";
+const CTRL_D: &str = "\u{4}";
+const ALT_ENTER: &str = "\u{1b}\r";
+
+fn chat(home: &Home, size: (u16, u16), script: &str, arguments: &[&str]) -> Window {
+    let model = home.script(script);
+    let window =
+        Window::start(home, size, &[&["chat", "--model", &model], arguments].concat(), &[("NO_COLOR", "1")]);
+    window.wait_for("/help");
+    window.wait_for("\n>");
+    window
+}
+
+/// Waits until the line that is typed in is empty, and nothing stands below it.
+#[track_caller]
+fn wait_for_idle(window: &Window) -> String {
+    window.wait_until("idle", |screen| screen.ends_with("\n\n>") || screen == ">")
+}
+
+#[track_caller]
+fn leave(mut window: Window, code: i32) -> String {
+    assert_eq!(window.end(), code, "{}", window.text());
+    let sent = window.sent();
+    assert!(
+        sent.rfind("\u{1b}[?2004l") > sent.rfind("\u{1b}[?2004h"),
+        "the terminal is given back: {sent:?}"
+    );
+    assert!(window.cursor().is_some());
+    window.text()
+}
+
+/// Makes the window another size while nothing is on its way to it: what was drawn for the old one and comes after the
+/// change would be broken by any terminal.
+fn resize(window: &Window, columns: u16, rows: u16) {
+    use rustix::process::Signal;
+    window.signal(Signal::STOP);
+    let mut sent = String::new();
+    while sent != window.sent() {
+        sent = window.sent();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    window.resize(columns, rows);
+    window.signal(Signal::CONT);
+}
+
+/// Leaves when nobody works any more.
+#[track_caller]
+fn quit(window: Window) -> String {
+    wait_for_idle(&window);
+    window.press(CTRL_D);
+    leave(window, 0)
+}
+
+#[test]
+fn a_conversation_is_had_and_can_be_taken_up_again() {
+    let home = Home::new();
+    let window = chat(
+        &home,
+        (80, 20),
+        "[[reply]]\nturn = 1\ntext = \"# Title\\n\\n- **one**\\n- two\"\n[[reply]]\ntext = 'turn {turn}: {heard}'",
+        &[],
+    );
+    window.press("hello\r");
+    window.wait_for("- two");
+    window.press("and more\r");
+    window.wait_for("turn 2: and more");
+    let text = quit(window);
+    assert!(
+        text.contains("> hello\n\nTitle\n\n- one\n- two\n\n> and more\n\nturn 2: and more\n\n"),
+        "{text}"
+    );
+    assert!(text.ends_with("To go on: brigade chat -r ##########################"), "{text}");
+
+    let again = Window::start(&home, (80, 20), &["chat", "-c"], &[("NO_COLOR", "1")]);
+    let screen = again.wait_for("/help");
+    assert!(screen.starts_with("> hello\n\nTitle\n"), "what was said is shown: {screen}");
+    again.press("third\r");
+    again.wait_for("turn 3: third");
+    again.press("/quit\r");
+    leave(again, 0);
+}
+
+#[test]
+fn what_is_typed_while_it_works_is_heard_at_the_next_step() {
+    let home = Home::new();
+    let window = chat(&home, (80, 20), SLOW, &[]);
+    window.press("go\r");
+    window.wait_for("thinking");
+    window.press("hurry up\r");
+    window.wait_for("(heard at the next step)");
+    let screen = window.wait_for("heard: hurry up");
+    assert!(screen.contains("· echo x"), "{screen}");
+    let screen = wait_for_idle(&window);
+    assert!(!screen.contains("thinking"), "no tree is shown while nobody works: {screen}");
+    quit(window);
+}
+
+#[test]
+fn what_comes_too_late_is_answered_in_a_round_of_its_own() {
+    let home = Home::new();
+    let window = chat(
+        &home,
+        (80, 20),
+        "[[reply]]\nturn = 1\ndelay_ms = 1500\ntext = 'first'\n[[reply]]\ntext = 'turn {turn}: {heard}'",
+        &[],
+    );
+    window.press("go\r");
+    window.wait_for("thinking");
+    window.press("late\r");
+    window.wait_for("turn 2: late");
+    quit(window);
+}
+
+#[test]
+fn ctrl_c_stops_the_round_and_the_conversation_goes_on() {
+    let home = Home::new();
+    let window = chat(&home, (80, 20), HANGING, &[]);
+    window.press("go\r");
+    window.wait_for("thinking");
+    window.press("half a line");
+    window.wait_for("> half a line");
+    window.press(CTRL_C);
+    let screen = window.wait_until("the line is empty", |screen| !screen.contains("half"));
+    assert!(screen.contains("thinking"), "only the line was cleared: {screen}");
+    window.press(CTRL_C);
+    window.wait_for("stopped by the person");
+    window.press("and now\r");
+    window.wait_for("and now\n\nturn");
+    wait_for_idle(&window);
+    window.press(CTRL_C);
+    window.wait_for("Press Ctrl-C again to leave.");
+    window.press(CTRL_C);
+    leave(window, 0);
+}
+
+#[test]
+fn ctrl_c_twice_leaves_a_round_that_runs() {
+    let home = Home::new();
+    let window = chat(&home, (80, 20), HANGING, &[]);
+    window.press("go\r");
+    window.wait_for("thinking");
+    window.press(CTRL_C);
+    window.press(CTRL_C);
+    let text = leave(window, 130);
+    assert!(text.contains("To go on: brigade chat -r "), "{text}");
+}
+
+#[test]
+fn a_signal_to_end_leaves_the_terminal_as_it_was() {
+    let home = Home::new();
+    let window = chat(&home, (80, 20), HANGING, &[]);
+    window.press("go\r");
+    window.wait_for("thinking");
+    window.signal(rustix::process::Signal::TERM);
+    let text = leave(window, 130);
+    assert!(!text.contains("thinking"), "{text}");
+    let idle = chat(&home, (80, 20), HANGING, &[]);
+    idle.signal(rustix::process::Signal::TERM);
+    leave(idle, 0);
+}
+
+#[test]
+fn messages_can_have_several_lines() {
+    let home = Home::new();
+    let window = chat(&home, (80, 20), ECHO, &[]);
+    window.press(&format!("one{ALT_ENTER}two\nthree\\\rfour"));
+    window.wait_for("> one\n  two\n  three\n  four");
+    window.press(&format!("{UP}{UP}{UP}!\r"));
+    window.wait_for("turn 1: one!\ntwo\nthree\nfour".split('\n').next().unwrap());
+    wait_for_idle(&window);
+    window.press("\u{1b}[200~pasted\r\nlines\u{7}\n\u{1b}[201~");
+    window.wait_for("> pasted\n  lines");
+    window.press("\r");
+    window.wait_for("turn 2: pasted");
+    quit(window);
+}
+
+#[test]
+fn what_was_typed_before_is_found_again() {
+    let home = Home::new();
+    let window = chat(&home, (80, 20), ECHO, &[]);
+    window.press("first\r");
+    window.wait_for("turn 1: first");
+    window.press(" secret\r");
+    window.wait_for("turn 2:  secret");
+    window.press(&format!("draft{UP}"));
+    window.wait_for("\n> first");
+    window.press("\u{1b}[B");
+    window.wait_for("\n> draft");
+    window.press(CTRL_C);
+    quit(window);
+    let again = chat(&home, (80, 20), ECHO, &[]);
+    again.press(&format!("{UP}{LEFT}{LEFT}\u{1}x\r"));
+    again.wait_for("turn 1: xfirst");
+    quit(again);
+    assert_eq!(text(home.home().join("chat-history")), "\"first\"\n\"xfirst\"\n");
+}
+
+#[test]
+fn a_narrow_window_shows_long_and_wide_input() {
+    let home = Home::new();
+    let window = chat(&home, (40, 16), ECHO, &[]);
+    window.press("日本語の入力は幅が二倍なので折り返しが必要です");
+    let screen = window.wait_for("必要です");
+    assert!(screen.ends_with("> 日本語の入力は幅が二倍なので折り返し\n  が必要です"), "{screen}");
+    assert_eq!(window.cursor().map(|(column, _)| column), Some(12));
+    window.press("\u{1b}[H");
+    window.press("\r");
+    window.wait_for("turn 1: 日本語");
+    wait_for_idle(&window);
+    window.press("0123456789012345678901234567890123456789");
+    window.wait_for("> 012345678901234567890123456789012345\n  6789");
+    resize(&window, 60, 16);
+    window.wait_for("\n> 0123456789012345678901234567890123456789");
+    resize(&window, 30, 16);
+    let screen = window.wait_for("\n> 01234567890123456789012345\n  67890123456789");
+    assert_eq!(screen.matches("> 0123").count(), 1, "{screen}");
+    window.press(CTRL_C);
+    quit(window);
+}
+
+#[test]
+fn the_tree_and_the_line_survive_a_resize() {
+    let home = Home::new();
+    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Reader', task = 'read' }\n\
+                  [[reply.call]]\ntool = 'delegate'\narguments = { role = 'Writer', task = 'write' }\n[[reply]]\nfault = 'hang'";
+    let window = chat(&home, (100, 20), script, &[]);
+    window.press("go\r");
+    window.wait_for("Writer");
+    window.press("typed");
+    window.wait_for("> typed");
+    for ((columns, rows), has_tokens, has_turns) in
+        [((40, 20), false, false), ((120, 30), true, true), ((60, 8), true, false), ((100, 12), true, true)]
+    {
+        resize(&window, columns, rows);
+        let screen = window.wait_until("drawn", |screen| {
+            let numbers = (screen.contains(" tok "), screen.contains(" turns "));
+            numbers == (has_tokens, has_turns) && screen.ends_with("\n> typed") && screen.contains("Writer")
+        });
+        assert_eq!(screen.matches("> typed").count(), 1, "{screen}");
+        assert_eq!(screen.matches("├─ Reader").count(), 1, "{screen}");
+    }
+    window.press(&format!("{CTRL_C}{CTRL_C}"));
+    window.wait_for("stopped by the person");
+    quit(window);
+}
+
+#[test]
+fn a_model_cannot_control_the_terminal() {
+    let home = Home::new();
+    let hostile = "before \\u001b[2J\\u001b]0;title\\u0007 after &#27;[3J `\\u009b2J`\\n\\n```\\n\\u001bc\\n```\\n\\nend";
+    let script = format!("[[reply]]\nchunks = 7\ntext = \"{hostile}\"");
+    let window = chat(&home, (80, 20), &script, &[]);
+    window.press("go\r");
+    let screen = window.wait_for("\nend");
+    assert!(
+        screen.contains("before \\u{1b}[2J\\u{1b}]0;title\\u{7} after \\u{1b}[3J `\\u{9b}2J`"),
+        "{screen}"
+    );
+    assert!(screen.contains("    \\u{1b}c"), "{screen}");
+    let sent = window.sent();
+    for sequence in ["\u{1b}[2J", "\u{1b}]0;", "\u{1b}[3J", "\u{9b}", "\u{1b}c", "\u{7}"] {
+        assert!(!sent.contains(sequence), "{sequence:?}");
+    }
+    quit(window);
+}
+
+#[test]
+fn text_is_seen_while_it_is_written_and_a_cut_reply_is_asked_for_again() {
+    let home = Home::new();
+    let script = "[[reply]]\nattempt = 1\nfault = 'cut'\nchunks = 40\nchunk_delay_ms = 40\ntext = \"A first part.\\n\\nA second part that is\"\n\
+                  [[reply]]\ntext = 'whole'";
+    let window = chat(&home, (80, 20), script, &[]);
+    window.press("go\r");
+    window.wait_for("A second");
+    let screen = window.screen();
+    assert!(screen.contains("thinking"), "it is still being written: {screen}");
+    let screen = window.wait_for("\nwhole");
+    let told = "A first part.\n\nA second part that is\n\n(that reply was cut off; asking again)\n\nwhole";
+    assert!(screen.contains(told), "{screen}");
+    quit(window);
+}
+
+/// A child that works in the background while the lead waits for another.
+const BACKGROUND: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Scout", task = "look", background = true }
+[[reply]]
+agent = "lead"
+turn = 2
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Security Auditor", task = "wait" }
+[[reply]]
+agent = "lead"
+text = "over: {heard}"
+[[reply]]
+agent = "Scout"
+text = "All is quiet.\nMore."
+[[reply]]
+agent = "Security Auditor"
+turn = 1
+delay_ms = 3000
+[[reply.call]]
+tool = "echo"
+arguments = { text = "x" }
+[[reply]]
+agent = "Security Auditor"
+turn = 2
+fault = "hang"
+"#;
+
+#[test]
+fn children_in_the_background_are_announced_and_others_can_be_told_and_stopped() {
+    let home = Home::new();
+    let window = chat(&home, (80, 24), BACKGROUND, &["--set", "delegation.extras=[\"background\"]"]);
+    window.press("go\r");
+    window.wait_for("Scout is done: All is quiet.");
+    window.wait_for("Security Auditor ");
+    window.press("/tell security auditor hurry\r");
+    window.wait_for("hears it at its next step");
+    window.press("/tell Nobody x\r");
+    window.wait_for("nobody here is called 'Nobody'");
+    window.wait_for("after echo");
+    window.press("/tree\r");
+    window.wait_for("total");
+    window.press("/stop Security Auditor\r");
+    window.wait_for("is asked to stop");
+    window.wait_for("over: ");
+    quit(window);
+    let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
+    let child = format!("{}.2-0", list[0]["session_id"].as_str().unwrap());
+    home.brigade(&["sessions", "show", &child]).exits(0).prints("hurry").prints("cancelled");
+}
+
+#[test]
+fn mistakes_are_explained_and_the_chat_goes_on() {
+    let home = Home::new();
+    let model = home.script(ECHO);
+    let window = Window::start(&home, (100, 24), &["chat"], &[("NO_COLOR", "1")]);
+    window.wait_for("/help");
+    window.press("hello\r");
+    window.wait_for("there is no model to run with.");
+    window.press("/tre\r");
+    window.wait_for("did you mean /tree?");
+    window.press(&format!("/mod\tl {model}\r"));
+    window.wait_for("The model is script:");
+    window.press(&format!("{UP}{UP}{UP}\r"));
+    window.wait_for("turn 1: hello");
+    window.press("/resume\r");
+    window.wait_for("To go on with one: /resume ID");
+    window.press("\u{c}");
+    window.wait_until("wiped", |screen| screen == ">");
+    window.press("//help\r");
+    window.wait_for("turn 2: /help");
+    quit(window);
+}
+
+#[test]
+fn another_session_is_taken_up() {
+    let home = Home::new();
+    let first = chat(&home, (80, 20), ECHO, &[]);
+    first.press("one\r");
+    first.wait_for("turn 1: one");
+    wait_for_idle(&first);
+    first.press(CTRL_D);
+    let mut first = first;
+    assert_eq!(first.end(), 0);
+    let said = first.whole_text();
+    let id = said.rsplit("brigade chat -r ").next().unwrap().trim();
+    let window = chat(&home, (80, 20), ECHO, &[]);
+    window.press(&format!("/resume {id}\r"));
+    window.wait_for("> one\n\nturn 1: one");
+    window.press("two\r");
+    window.wait_for("turn 2: two");
+    quit(window);
+}
