@@ -7,6 +7,7 @@ mod engine;
 mod failure;
 mod finish;
 mod follow;
+mod named;
 mod output;
 mod progress;
 mod project;

@@ -1,12 +1,24 @@
 //! Trees, tables and transcripts as text.
 
+mod branches;
+mod html;
+mod markdown;
+mod spans;
+mod story;
 mod table;
+mod tale;
 mod transcript;
 mod tree;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+pub(crate) use branches::{Branch, Breadth, branches};
+pub(crate) use html::html;
+pub(crate) use markdown::markdown;
+pub(crate) use spans::Spans;
+pub(crate) use story::label;
 pub(crate) use table::{costs, layout};
+pub(crate) use tale::Tale;
 pub(crate) use transcript::{Outputs, transcript};
 pub(crate) use tree::{Content, Row, rows};
 
