@@ -9,6 +9,7 @@ mod failure;
 mod finish;
 mod follow;
 mod keyboard;
+mod named;
 mod output;
 mod progress;
 mod project;

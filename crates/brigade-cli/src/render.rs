@@ -1,15 +1,27 @@
 //! Trees, tables and transcripts as text.
 
+mod branches;
+mod document;
+mod html;
 mod markdown;
 pub(crate) mod question;
+mod spans;
+mod story;
 mod table;
+mod tale;
 mod transcript;
 mod tree;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+pub(crate) use branches::{Branch, Breadth, branches};
+pub(crate) use document::document;
+pub(crate) use html::html;
 pub(crate) use markdown::Markdown;
+pub(crate) use spans::Spans;
+pub(crate) use story::label;
 pub(crate) use table::{costs, costs_by_agent, layout};
+pub(crate) use tale::Tale;
 pub(crate) use transcript::{Outputs, transcript};
 pub(crate) use tree::{Content, Row, rows};
 

@@ -13,6 +13,7 @@ use crate::clock;
 use crate::dialogue::{self, Scope};
 use crate::engine;
 use crate::failure::{Exit, Failure};
+use crate::named;
 use crate::output;
 use crate::render::question;
 use crate::safe;
@@ -31,7 +32,7 @@ pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, Failure> {
     let mut settings = Settings::of_the_person(global)?;
     engine::many_threads()?.block_on(async {
         let store = engine::store(&settings)?;
-        let wanted = wanted(&answer.id)?;
+        let wanted = wanted(&*store, &answer.id).await?;
         if let Some(folder) =
             engine::recorded_folder(&*store, &wanted.session).await?.filter(|folder| folder.is_dir())
         {
@@ -50,14 +51,12 @@ pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, Failure> {
     })
 }
 
-fn wanted(id: &str) -> Result<Wanted, Failure> {
-    match id.trim().split_once(':') {
-        Some((session, call)) => Ok(Wanted {
-            session: engine::session(session)?,
-            call: Some(call.parse().map_err(Failure::usage)?),
-        }),
-        None => Ok(Wanted { session: engine::session(id)?, call: None }),
-    }
+async fn wanted(store: &dyn Store, id: &str) -> Result<Wanted, Failure> {
+    let (session, call) =
+        id.trim().split_once(':').map_or((id, None), |(session, call)| (session, Some(call)));
+    let session = named::session(store, session).await?;
+    let call = call.map(|call| call.parse().map_err(Failure::usage)).transpose()?;
+    Ok(Wanted { session, call })
 }
 
 async fn read(store: &dyn Store, session: &SessionId) -> Result<Tree, Failure> {

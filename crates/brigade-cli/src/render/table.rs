@@ -93,7 +93,7 @@ fn total(view: &View) -> [String; 7] {
 }
 
 /// What became of an agent, in a word or two.
-fn state_word(doing: &Doing) -> String {
+pub(super) fn state_word(doing: &Doing) -> String {
     match doing {
         Doing::Waiting => "waiting".to_owned(),
         Doing::Thinking | Doing::Tool(_) | Doing::Delegating | Doing::Finishing | Doing::Summarising => {
@@ -117,7 +117,9 @@ pub(crate) fn layout<const N: usize>(
 ) -> String {
     let widths: [usize; N] =
         std::array::from_fn(|column| lines.iter().map(|line| line[column].width()).max().unwrap_or(0));
-    let mut columns: Vec<usize> = (0..N).collect();
+    // A column with nothing below its head says nothing.
+    let says = |column: &usize| *column == 0 || lines.iter().skip(1).any(|line| !line[*column].is_empty());
+    let mut columns: Vec<usize> = (0..N).filter(says).collect();
     for dispensable in left_out {
         let needed: usize = columns.iter().map(|column| widths[*column] + 2).sum();
         if needed <= room.saturating_add(2) {
