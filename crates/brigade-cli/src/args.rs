@@ -1,5 +1,7 @@
 //! What can be typed. Parsing does nothing else; [`crate::settings`] makes sense of it.
 
+mod first;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +9,8 @@ use brigade_core::permission::Mode;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::units;
+
+pub(crate) use first::{Completions, Init, Man};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,6 +107,15 @@ pub(crate) enum Command {
     Trust(Trust),
     /// Watch a brigade repair a small project: no key, no network, a few seconds
     Demo,
+    /// Write a configuration to begin with: two questions, or none with flags
+    #[command(after_help = first::INIT_HELP)]
+    Init(Init),
+    /// Print a script with which your shell completes commands and flags
+    #[command(after_help = first::COMPLETIONS_HELP)]
+    Completions(Completions),
+    /// Print the manual page, or write one for each command
+    #[command(after_help = first::MAN_HELP)]
+    Man(Man),
 }
 
 /// Arguments of `run`.
@@ -302,6 +315,8 @@ pub(crate) struct Config {
 pub(crate) enum ConfigCommand {
     /// Every value that is in force, and where it comes from
     Show,
+    /// The JSON Schema of config.toml and config.json, with which editors complete and check them
+    Schema,
 }
 
 /// Arguments of `trust`.

@@ -2,8 +2,11 @@
 
 pub(crate) mod agents;
 pub(crate) mod cancel;
+pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod init;
+pub(crate) mod man;
 pub(crate) mod models;
 pub(crate) mod resume;
 pub(crate) mod run;

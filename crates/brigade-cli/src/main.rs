@@ -14,6 +14,7 @@ mod render;
 mod report;
 mod safe;
 mod settings;
+mod suggest;
 mod terminal;
 mod trust;
 mod units;
@@ -60,6 +61,9 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
         Command::Config(config) => command::config::run(&global, &config),
         Command::Trust(trust) => command::trust::run(&global, &trust),
         Command::Demo => command::demo::run(global),
+        Command::Init(init) => command::init::run(&global, init),
+        Command::Completions(completions) => command::completions::run(&completions),
+        Command::Man(man) => command::man::run(&man),
     }
 }
 

@@ -10,6 +10,7 @@ mod nearest;
 mod prices;
 mod project;
 mod providers;
+mod schema;
 mod web;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,7 @@ pub(crate) use environment::Environment;
 pub(crate) use layers::Layers;
 pub(crate) use project::ProjectConfig;
 pub(crate) use providers::{Key, Offer, Providers};
+pub(crate) use schema::schema;
 pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
@@ -118,6 +120,16 @@ impl Settings {
     /// Settings without those of any project: enough to find a session, whose folder says which project counts.
     pub(crate) fn of_the_person(global: &Global) -> Result<Settings, Failure> {
         Settings::layered(Environment::read()?, None, global, &Flags::default())
+    }
+
+    /// Settings that no file changes, and where the configuration would be: for a person who has none yet.
+    pub(crate) fn without_files(global: &Global) -> Result<Settings, Failure> {
+        let environment = Environment::read()?;
+        let places = Places::of(&environment)?;
+        let mut layers = Layers::defaults()?;
+        layers.add_environment(&environment.brigade)?;
+        layers.add_set(&global.set)?;
+        Settings::resolve(environment, places, layers, global, &Flags::default())
     }
 
     fn layered(

@@ -14,6 +14,7 @@ use crate::follow::{self, Interrupts, View};
 use crate::progress::Progress;
 use crate::safe;
 use crate::settings::{LEAD, Settings};
+use crate::suggest;
 use crate::terminal;
 
 const MODELS_THERE_ARE: &str =
@@ -38,10 +39,10 @@ pub(crate) fn start(
         let mut interrupts = Interrupts::listen()?;
         let runtime = engine::runtime(settings, engine::store(settings)?)?;
         let mut task = Task::new(text);
-        if let Some(agent) = named_agent(settings, &runtime.settings().agents)? {
+        if let Some(agent) = named_agent(settings, &runtime.settings().agents, text)? {
             task = task.agent(agent);
         } else if settings.model.is_none() {
-            return Err(no_model(settings));
+            return Err(suggest::no_model(settings, text));
         }
         if let Some(timeout) = flags.timeout {
             task = task.timeout(timeout);
@@ -65,7 +66,7 @@ pub(crate) fn start(
 }
 
 /// The definition that is to take the task; nothing for the built-in lead.
-fn named_agent(settings: &Settings, agents: &Catalogue) -> Result<Option<Agent>, Failure> {
+fn named_agent(settings: &Settings, agents: &Catalogue, text: &str) -> Result<Option<Agent>, Failure> {
     if settings.agent == LEAD {
         return Ok(None);
     }
@@ -79,7 +80,7 @@ fn named_agent(settings: &Settings, agents: &Catalogue) -> Result<Option<Agent>,
         invalid => Failure::usage(invalid.to_string()),
     })?;
     if settings.model.is_none() && agent.model.is_none() && agent.provider.is_none() {
-        return Err(no_model(settings));
+        return Err(suggest::no_model(settings, text));
     }
     Ok(Some(agent))
 }
@@ -106,13 +107,4 @@ fn standard_input() -> Result<String, Failure> {
         .read_to_string(&mut text)
         .map_err(|error| Failure::usage(format!("the task cannot be read from standard input: {error}")))?;
     Ok(text)
-}
-
-fn no_model(settings: &Settings) -> Failure {
-    Failure::usage(format!(
-        "there is no model to run with.\n\
-         Name one with --model PROVIDER/MODEL, or with `model = \"...\"` in {}.\n\
-         To see a brigade at work without any: brigade demo",
-        settings.config_file.display()
-    ))
 }

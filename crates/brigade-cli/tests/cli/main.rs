@@ -7,6 +7,7 @@
 )]
 
 mod agents;
+mod completions;
 mod config;
 mod context;
 mod control;
@@ -14,8 +15,10 @@ mod docs;
 mod exits;
 mod faces;
 mod formats;
+mod init;
 mod models;
 mod prices;
+mod schema;
 mod sessions;
 mod stories;
 mod support;
