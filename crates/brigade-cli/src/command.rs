@@ -5,6 +5,7 @@ pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod man;
 pub(crate) mod models;

@@ -4,6 +4,7 @@
 
 mod agents;
 mod environment;
+mod examine;
 mod keys;
 mod layers;
 mod nearest;
@@ -38,7 +39,9 @@ use environment::nowhere;
 
 pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
+pub(crate) use examine::{Layer, State as LayerState};
 pub(crate) use layers::Layers;
+pub(crate) use nearest::near;
 pub(crate) use project::ProjectConfig;
 pub(crate) use providers::{Key, Offer, Providers};
 pub(crate) use schema::schema;
@@ -241,6 +244,7 @@ impl Settings {
 }
 
 /// Where configuration and data are, before anybody looked.
+#[derive(Clone)]
 struct Places {
     config: PathBuf,
     skills: PathBuf,

@@ -65,6 +65,32 @@ pub(crate) fn no_model(settings: &Settings, task: &str) -> Failure {
     ))
 }
 
+/// What to do about a model that there is not, or that cannot be used.
+pub(crate) fn instead(settings: &Settings, name: &str) -> String {
+    const SEE: &str = "Those that can be used here: brigade models; without any: brigade demo";
+    let offers = settings.providers.offers(&settings.environment);
+    let key = |provider: &str| offers.iter().find(|offer| offer.name == provider).map(|offer| &offer.key);
+    let meant = match name.split_once('/') {
+        Some((provider, model)) => match key(provider) {
+            Some(Key::Missing(variable)) => return format!("export {variable}=... with your key. {SEE}"),
+            Some(Key::Set(_) | Key::Unneeded) => None,
+            None => settings.providers.near(provider).map(|near| format!("{near}/{model}")),
+        },
+        None if key(name).is_some() => model(name),
+        None => {
+            providers().map(|provider| format!("{provider}/{name}")).find(|full| is_priced(settings, full))
+        }
+    };
+    match meant {
+        Some(model) => format!("Perhaps you mean {}. {SEE}", safe::line(&model)),
+        None => format!("Write PROVIDER/MODEL, such as ollama/qwen3, or script:FILE. {SEE}"),
+    }
+}
+
+fn is_priced(settings: &Settings, name: &str) -> bool {
+    settings.prices.about(name).price.is_some()
+}
+
 /// The same advice where no task was named.
 pub(crate) const HOW_TO_GET_ONE: &str = "\
 In the cloud: export ANTHROPIC_API_KEY=..., or the key of another provider that brigade models lists

@@ -16,6 +16,16 @@ Examples:
 The file goes to $BRIGADE_HOME/config.toml, or to brigade/config.toml in your XDG
 config folder. With --project it goes to .brigade/config.toml of this folder.";
 
+/// Examples of `doctor`.
+pub(super) const DOCTOR_HELP: &str = "\
+Examples:
+  brigade doctor                         looks at everything
+  brigade doctor --offline               asks only servers on this machine
+  brigade doctor --output-format json    the same for programs
+
+Every line says ok, note, warn or problem, and what to do. Exit code 1 if there is
+a problem. Keys are never shown.";
+
 /// Examples of `completions`.
 pub(super) const COMPLETIONS_HELP: &str = "\
 Examples:
@@ -48,6 +58,14 @@ pub(crate) struct Init {
     /// Ask nothing: take the first model that can be used here, and the mode edit
     #[arg(short, long)]
     pub(crate) yes: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// Ask no server beyond this machine
+    #[arg(long)]
+    pub(crate) offline: bool,
 }
 
 /// Arguments of `completions`.

@@ -139,16 +139,13 @@ fn check(settings: &Settings, name: &str) -> Result<(), String> {
     if name.starts_with(SCRIPT) {
         return settings.environment.absolute_model(name).map(drop).map_err(|failure| failure.to_string());
     }
-    let Some((provider, model)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
+    let Some((provider, _)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
         return Err(format!(
             "'{name}' names no model: write PROVIDER/MODEL, such as ollama/qwen3; all are listed by: brigade models"
         ));
     };
     if settings.providers.address(provider).is_none() {
-        let near = settings.providers.nearest(provider).unwrap_or_default();
-        return Err(format!(
-            "there is no provider '{provider}' for '{model}'; the nearest is '{near}'; all are listed by: brigade models"
-        ));
+        return Err(settings.providers.unknown(provider));
     }
     Ok(())
 }

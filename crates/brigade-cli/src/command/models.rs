@@ -16,6 +16,8 @@ use crate::terminal;
 
 /// How long a server on this machine has to say what it has, where nobody asked for it by name.
 const GLANCE: Duration = Duration::from_secs(1);
+/// How long a provider has where somebody asked whether all is well.
+const CHECK: Duration = Duration::from_secs(5);
 /// How long a provider has that somebody asked for.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -62,10 +64,7 @@ pub(crate) fn run(global: &Global, models: &Models) -> Result<Exit, Failure> {
         let name = wanted.split('/').next().unwrap_or_default();
         offers.retain(|offer| offer.name == name);
         if offers.is_empty() {
-            let near = settings.providers.nearest(name).unwrap_or_default();
-            return Err(Failure::usage(format!(
-                "there is no provider '{name}'; the nearest is '{near}'; all are listed by: brigade models"
-            )));
+            return Err(Failure::usage(settings.providers.unknown(name)));
         }
     }
     let asked = if models.provider.is_some() { Asked::ByName } else { Asked::AtAGlance };
@@ -87,6 +86,8 @@ pub(crate) fn run(global: &Global, models: &Models) -> Result<Exit, Failure> {
 pub(crate) enum Asked {
     /// How things are: only servers on this machine are asked, and briefly.
     AtAGlance,
+    /// Whether all that have a key answer.
+    Closely,
     /// All about one provider.
     ByName,
 }
@@ -96,6 +97,7 @@ impl Asked {
     fn limit(self) -> Duration {
         match self {
             Asked::AtAGlance => GLANCE,
+            Asked::Closely => CHECK,
             Asked::ByName => PATIENCE,
         }
     }

@@ -17,9 +17,6 @@ use crate::settings::{LEAD, Settings};
 use crate::suggest;
 use crate::terminal;
 
-const MODELS_THERE_ARE: &str =
-    "Name a model as PROVIDER/MODEL, such as ollama/qwen3, or a script as script:FILE; or try brigade demo.";
-
 /// Runs it.
 pub(crate) fn run(global: Global, run: Run) -> Result<Exit, Failure> {
     let text = task(run.task)?;
@@ -48,7 +45,11 @@ pub(crate) fn start(
             task = task.timeout(timeout);
         }
         let run = runtime.start(task).await.map_err(|error| match error {
-            RunError::Setup(_) => Failure::from(error).hint(MODELS_THERE_ARE),
+            RunError::Setup(_) => {
+                // An agent of a file may have a model of its own.
+                let model = settings.model.as_deref().filter(|_| settings.agent == LEAD).unwrap_or_default();
+                Failure::from(error).hint(suggest::instead(settings, model))
+            }
             other => other.into(),
         })?;
         let view = View::new(run.session().clone());
