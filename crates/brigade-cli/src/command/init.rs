@@ -4,7 +4,7 @@ mod questions;
 mod template;
 
 use std::fs::Permissions;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -54,6 +54,12 @@ pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, Failure> {
         Place::Home => settings.config_file.clone(),
         Place::Project => settings.folder.join(".brigade/config.toml").components().collect(),
     };
+    if place == Place::Project && is_the_persons(&settings) {
+        return Err(Failure::usage(format!(
+            "{} is your own folder and no project; go to the folder of a project, or leave out --project",
+            settings.folder.display()
+        )));
+    }
     let there = existing(&file);
     if let Some(there) = there.first().filter(|_| !init.force) {
         return Err(is_there(there, place));
@@ -73,6 +79,11 @@ pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, Failure> {
     let kept = write(&file, &text, place, &there)?;
     report(global, &settings, place, &file, &answers, &kept)?;
     Ok(Exit::Done)
+}
+
+/// Whether the folder is the person's home, whose settings are not looked for as those of a project.
+fn is_the_persons(settings: &Settings) -> bool {
+    settings.folder.canonicalize().is_ok_and(|folder| settings.environment.is_the_persons(&folder))
 }
 
 /// The configuration files of a folder: one can be TOML or JSON.
@@ -223,8 +234,12 @@ fn set_aside(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
+    let cure = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on its disk",
+        _ => "make its folder writable",
+    };
     Failure::failed(format!(
-        "{} cannot be written: {error}; make its folder writable, or set BRIGADE_HOME to a folder that is",
+        "{} cannot be written: {error}; {cure}, or set BRIGADE_HOME to another folder",
         file.display()
     ))
 }

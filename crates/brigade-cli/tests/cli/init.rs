@@ -185,6 +185,9 @@ fn a_project_gets_its_own_and_is_to_be_trusted() {
     let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json();
     assert_eq!(shown["config"]["permissions"]["mode"], "plan");
     brigade(&home, &["init", "--project"], &[]).exits(2).says("brigade init --project --force");
+    let own = home.work();
+    let done = brigade(&home, &["init", "--project", "--force"], &[("HOME", own.to_str().unwrap())]);
+    done.exits(2).says("is your own folder and no project");
 }
 
 #[test]

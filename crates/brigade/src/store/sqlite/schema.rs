@@ -180,6 +180,10 @@ pub(super) fn store_error(place: &Path, error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseCorrupt) => {
             broken(place, format!("{cause}; `brigade sessions export` saves what can still be read"))
         }
+        // SQLite does not tell a full disk from a failing one everywhere, such as where it makes room for its index.
+        Some(ErrorCode::SystemIoFailure) => {
+            broken(place, format!("{cause}; check that its disk has room and works, with `brigade doctor`"))
+        }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             broken(place, "another program keeps it locked; close that program and try again".into())
         }
