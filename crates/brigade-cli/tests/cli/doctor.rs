@@ -138,14 +138,26 @@ fn keys_are_present_and_never_shown() {
 #[test]
 fn offline_asks_nobody_elsewhere() {
     let home = Home::new();
-    // An address of documentation, which nobody has: whoever asks it waits.
+    // To the command this address is another machine; the kernel leads it back to this one.
+    let elsewhere = |status, body| server(status, body).replace("127.0.0.1", "0.0.0.0");
+    let good = elsewhere("200 OK", "{\"data\":[{\"id\":\"x\"}]}");
+    let bad = elsewhere("401 Unauthorized", "{}");
     home.write(
         "home/config.toml",
-        "model = 'far/x'\nproviders.far = { kind = 'openai', base_url = 'http://192.0.2.1:81/v1' }\n",
+        &format!(
+            "model = 'far/x'\nfallbacks = ['shut/x']\n[providers]\n\
+             far = {{ kind = 'openai', base_url = '{good}' }}\nshut = {{ kind = 'openai', base_url = '{bad}' }}\n"
+        ),
     );
-    let report = report(&home, &["--offline"], &[]);
-    has(&report, "providers", &["ok: far", "it was not asked (--offline)"]);
-    has(&report, "model", &["ok: far/x"]);
+    let offline = report(&home, &["--offline"], &[]);
+    has(&offline, "providers", &["ok: far", "it was not asked (--offline)"]);
+    has(&offline, "providers", &["ok: shut", "it was not asked (--offline)"]);
+    has(&offline, "model", &["ok: shut/x"]);
+    let online = report(&home, &[], &[]);
+    has(&online, "providers", &["ok: far", "it answers"]);
+    has(&online, "providers", &["problem: shut", "401", "Check the key and the network"]);
+    has(&online, "model", &["ok: far/x"]);
+    has(&online, "model", &["problem: shut/x cannot be used now"]);
 }
 
 #[test]
