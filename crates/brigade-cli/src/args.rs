@@ -1,5 +1,7 @@
 //! What can be typed. Parsing does nothing else; [`crate::settings`] makes sense of it.
 
+mod first;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,9 +10,12 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::units;
 
+pub(crate) use first::{Completions, Doctor, Init, Man};
+
 const EXAMPLES: &str = "\
 Examples:
   brigade demo                                    see a brigade work: no key, no network
+  brigade init                                    choose a model, and what agents may do
   brigade run --model script:plan.toml \"Tidy up\"  one task for the lead agent
   git diff | brigade run --mode plan              the task from standard input, nothing is changed
   brigade run --max-turns 20 --budget-usd 0.50 --timeout 10m \"Fix the tests\"
@@ -19,6 +24,7 @@ Examples:
   brigade tell ID \"Also update the changelog\"     say more, while it runs or after it
   brigade sessions tree ID                        who worked for whom, and what it cost
   brigade models                                  which models can be used here, and what they cost
+  brigade doctor                                  what is amiss on this machine, and what to do
 
 Exit codes:
   0    done                       3    incomplete: a limit was reached, the partial result is printed
@@ -135,6 +141,18 @@ pub(crate) enum Command {
     Trust(Trust),
     /// Watch a brigade repair a small project: no key, no network, a few seconds
     Demo,
+    /// Write a configuration to begin with: two questions, or none with flags
+    #[command(after_help = first::INIT_HELP)]
+    Init(Init),
+    /// Look at everything that brigade needs, and say what to do where something is amiss
+    #[command(after_help = first::DOCTOR_HELP)]
+    Doctor(Doctor),
+    /// Print a script with which your shell completes commands and flags
+    #[command(after_help = first::COMPLETIONS_HELP)]
+    Completions(Completions),
+    /// Print the manual page, or write one for each command
+    #[command(after_help = first::MAN_HELP)]
+    Man(Man),
 }
 
 /// Arguments of `run`.
@@ -477,6 +495,8 @@ pub(crate) struct Config {
 pub(crate) enum ConfigCommand {
     /// Every value that is in force, and where it comes from
     Show,
+    /// The JSON Schema of config.toml and config.json, with which editors complete and check them
+    Schema,
 }
 
 /// Arguments of `trust`.

@@ -9,6 +9,7 @@ mod failure;
 mod finish;
 mod follow;
 mod keyboard;
+mod mistyped;
 mod named;
 mod output;
 mod progress;
@@ -17,6 +18,7 @@ mod render;
 mod report;
 mod safe;
 mod settings;
+mod suggest;
 mod terminal;
 mod trust;
 mod units;
@@ -38,7 +40,7 @@ fn main() {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD) {
         leave(brigade_sandbox::guard_main());
     }
-    let args = Args::parse();
+    let args = Args::try_parse().unwrap_or_else(|error| refuse(&error));
     let code = match dispatch(args) {
         Ok(exit) => exit.code(),
         Err(failure) => {
@@ -65,7 +67,22 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
         Command::Config(config) => command::config::run(&global, &config),
         Command::Trust(trust) => command::trust::run(&global, &trust),
         Command::Demo => command::demo::run(global),
+        Command::Init(init) => command::init::run(&global, init),
+        Command::Doctor(doctor) => command::doctor::run(&global, &doctor),
+        Command::Completions(completions) => command::completions::run(&completions),
+        Command::Man(man) => command::man::run(&man),
     }
+}
+
+/// Says what is wrong with what was typed. Help and the version come this way too, and are no error.
+fn refuse(error: &clap::Error) -> ! {
+    // Whoever closed the output does not want to know.
+    let _ = error.print();
+    let typed: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect();
+    if let Some(hint) = mistyped::hint(error, &typed) {
+        output::note(&hint);
+    }
+    leave(error.exit_code())
 }
 
 /// Leaves the process at once.

@@ -4,12 +4,14 @@
 
 mod agents;
 mod environment;
+mod examine;
 mod keys;
 mod layers;
 mod nearest;
 mod prices;
 mod project;
 mod providers;
+mod schema;
 mod web;
 
 use std::collections::BTreeMap;
@@ -38,10 +40,12 @@ use environment::nowhere;
 
 pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
+pub(crate) use examine::{Layer, State as LayerState};
 pub(crate) use layers::Layers;
-pub(crate) use nearest::nearest;
+pub(crate) use nearest::near;
 pub(crate) use project::ProjectConfig;
 pub(crate) use providers::{Key, Offer, Providers};
+pub(crate) use schema::schema;
 pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
@@ -122,6 +126,16 @@ impl Settings {
     /// Settings without those of any project: enough to find a session, whose folder says which project counts.
     pub(crate) fn of_the_person(global: &Global) -> Result<Settings, Failure> {
         Settings::layered(Environment::read()?, None, global, &Flags::default())
+    }
+
+    /// Settings that no file changes, and where the configuration would be: for a person who has none yet.
+    pub(crate) fn without_files(global: &Global) -> Result<Settings, Failure> {
+        let environment = Environment::read()?;
+        let places = Places::of(&environment)?;
+        let mut layers = Layers::defaults()?;
+        layers.add_environment(&environment.brigade)?;
+        layers.add_set(&global.set)?;
+        Settings::resolve(environment, places, layers, global, &Flags::default())
     }
 
     fn layered(
@@ -234,6 +248,7 @@ impl Settings {
 }
 
 /// Where configuration and data are, before anybody looked.
+#[derive(Clone)]
 struct Places {
     config: PathBuf,
     skills: PathBuf,
