@@ -1,18 +1,34 @@
 //! Trees, tables and transcripts as text.
 
+mod stage;
 mod table;
 mod transcript;
 mod tree;
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use brigade_core::view::{Doing, Node};
+use unicode_width::UnicodeWidthChar;
 
-pub(crate) use table::{costs, layout};
+use crate::clock;
+
+pub(crate) use stage::Stage;
+pub(crate) use table::{costs, ended, layout, summary};
 pub(crate) use transcript::{Outputs, transcript};
-pub(crate) use tree::{Content, Row, rows};
+pub(crate) use tree::{Content, Overview, Row, overview};
+
+/// How long an agent worked, or has worked so far, in milliseconds.
+pub(crate) fn elapsed(node: &Node) -> u64 {
+    let end = if matches!(node.doing, Doing::Ended(_)) { node.changed_at } else { clock::now() };
+    end.saturating_sub(node.started_at)
+}
+
+/// The columns that a text takes, character by character: terminals that join some of them take fewer, none takes more.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
 
 /// Cuts a text to so many columns.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
+    if width(text) <= columns {
         return text.to_owned();
     }
     let mut fitted = String::new();
@@ -33,7 +49,7 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
 
 /// Fills a text up to so many columns.
 pub(crate) fn pad(text: &str, columns: usize) -> String {
-    let blanks = columns.saturating_sub(text.width());
+    let blanks = columns.saturating_sub(width(text));
     format!("{text}{}", " ".repeat(blanks))
 }
 

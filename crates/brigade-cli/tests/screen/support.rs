@@ -15,7 +15,7 @@ use pty_process::blocking::{Command, Pty};
 use crate::home::Home;
 
 /// How long anything is waited for. Far more than it takes, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(10);
 const FRAME_BEGINS: &str = "\u{1b}[?2026h";
 const FRAME_ENDS: &str = "\u{1b}[?2026l";
@@ -175,12 +175,6 @@ impl Window {
     #[track_caller]
     pub(crate) fn wait_for(&self, words: &str) -> String {
         self.wait_until(&format!("`{words}` on the screen"), |screen| screen.contains(words))
-    }
-
-    /// Sends a signal to the command alone.
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Waits for the end of the command, and for all that it has written.
