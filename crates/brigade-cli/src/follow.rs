@@ -1,10 +1,11 @@
 //! Following a tree while it runs: every fact in order, whoever else watches, and what the person does meanwhile.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::time::Duration;
 
 use brigade::{Ending, Live, Run, RunError, Runtime, Store};
+use brigade_core::faces::DELEGATION_TOOLS;
 use brigade_core::view::Tree;
 use brigade_core::{CallId, Event, Grant, Record, SessionId, ToolCall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -37,6 +38,7 @@ pub(crate) struct View {
     doing: HashMap<SessionId, String>,
     after: HashMap<SessionId, String>,
     waiting: HashMap<SessionId, String>,
+    in_line: HashMap<SessionId, HashSet<CallId>>,
 }
 
 impl View {
@@ -52,6 +54,7 @@ impl View {
             doing: HashMap::new(),
             after: HashMap::new(),
             waiting: HashMap::new(),
+            in_line: HashMap::new(),
         }
     }
 
@@ -78,6 +81,11 @@ impl View {
     /// What the request of a session waits for.
     pub(crate) fn waiting(&self, session: &SessionId) -> Option<&str> {
         self.waiting.get(session).map(String::as_str)
+    }
+
+    /// How many calls of a session that delegate have no child yet: they wait for a slot, or for a loan.
+    pub(crate) fn in_line(&self, session: &SessionId) -> usize {
+        self.in_line.get(session).map_or(0, HashSet::len)
     }
 
     /// Takes into account what is not a fact: a request that waits does so until something else is heard of it.
@@ -111,9 +119,15 @@ impl View {
             Event::Replied { turn, reply, .. } => {
                 let calls = self.calls.entry(record.session.clone()).or_default();
                 calls.clear();
+                let mut in_line = HashSet::new();
                 for (index, call) in (0..).zip(&reply.calls) {
-                    calls.insert(CallId { turn: *turn, index }, brief(call));
+                    let id = CallId { turn: *turn, index };
+                    calls.insert(id, brief(call));
+                    if DELEGATION_TOOLS.contains(&call.name.as_str()) {
+                        in_line.insert(id);
+                    }
                 }
+                self.in_line.insert(record.session.clone(), in_line);
                 self.doing.remove(&record.session);
                 self.replied.insert(record.session.clone(), *turn);
             }
@@ -121,7 +135,9 @@ impl View {
                 let brief = self.call(&record.session, *call).to_owned();
                 self.doing.insert(record.session.clone(), brief);
             }
+            Event::Delegated { call, .. } => self.leave_line(&record.session, *call),
             Event::ToolEnded { call, output } => {
+                self.leave_line(&record.session, *call);
                 let how = if output.is_error() { "failed: " } else { "after " };
                 let after = format!("{how}{}", self.call(&record.session, *call));
                 self.after.insert(record.session.clone(), after);
@@ -130,6 +146,12 @@ impl View {
                 self.doing.remove(&record.session);
             }
             _ => {}
+        }
+    }
+
+    fn leave_line(&mut self, session: &SessionId, call: CallId) {
+        if let Some(in_line) = self.in_line.get_mut(session) {
+            in_line.remove(&call);
         }
     }
 

@@ -6,28 +6,44 @@ mod html;
 mod markdown;
 pub(crate) mod question;
 mod spans;
+mod stage;
 mod story;
 mod table;
 mod tale;
 mod transcript;
 mod tree;
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use brigade_core::view::{Doing, Node};
+use unicode_width::UnicodeWidthChar;
+
+use crate::clock;
 
 pub(crate) use branches::{Branch, Breadth, branches};
 pub(crate) use document::document;
 pub(crate) use html::html;
 pub(crate) use markdown::Markdown;
 pub(crate) use spans::Spans;
+pub(crate) use stage::Stage;
 pub(crate) use story::label;
-pub(crate) use table::{costs, costs_by_agent, layout};
+pub(crate) use table::{costs, costs_by_agent, ended, layout, summary};
 pub(crate) use tale::Tale;
 pub(crate) use transcript::{Outputs, transcript};
-pub(crate) use tree::{Content, Row, rows};
+pub(crate) use tree::{Content, Overview, Row, overview};
+
+/// How long an agent worked, or has worked so far, in milliseconds.
+pub(crate) fn elapsed(node: &Node) -> u64 {
+    let end = if matches!(node.doing, Doing::Ended(_)) { node.changed_at } else { clock::now() };
+    end.saturating_sub(node.started_at)
+}
+
+/// The columns that a text takes, character by character: terminals that join some of them take fewer, none takes more.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
 
 /// Cuts a text to so many columns.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
+    if width(text) <= columns {
         return text.to_owned();
     }
     let mut fitted = String::new();
@@ -51,7 +67,7 @@ pub(crate) fn filled<'a>(things: impl Iterator<Item = &'a str>, gap: &str, colum
     let mut lines: Vec<String> = Vec::new();
     for thing in things {
         match lines.last_mut() {
-            Some(line) if line.width() + gap.width() + thing.width() <= columns => {
+            Some(line) if width(line) + width(gap) + width(thing) <= columns => {
                 line.push_str(gap);
                 line.push_str(thing);
             }
@@ -63,7 +79,7 @@ pub(crate) fn filled<'a>(things: impl Iterator<Item = &'a str>, gap: &str, colum
 
 /// Fills a text up to so many columns.
 pub(crate) fn pad(text: &str, columns: usize) -> String {
-    let blanks = columns.saturating_sub(text.width());
+    let blanks = columns.saturating_sub(width(text));
     format!("{text}{}", " ".repeat(blanks))
 }
 

@@ -4,8 +4,8 @@ use brigade_core::view::{Doing, Node, Tree};
 use brigade_core::{SessionId, Spent, Status};
 
 use super::story::{count, ending};
-use super::table::state_word;
-use super::{Content, Spans, fit, layout, rows};
+use super::table::outcome;
+use super::{Content, Spans, fit, layout, overview};
 use crate::follow::View;
 use crate::safe;
 use crate::terminal::Colour;
@@ -61,18 +61,18 @@ impl Branch {
 
 /// The tree as a table, and why agents did not finish below it, in at most so many columns.
 pub(crate) fn branches(view: &View, spans: &Spans, breadth: Breadth, colour: Colour, room: usize) -> String {
-    let most = if breadth == Breadth::Whole { usize::MAX } else { MOST_ROWS };
+    let most = if breadth == Breadth::Whole { usize::MAX / 2 } else { MOST_ROWS };
     let mut lines = vec![HEADS.map(str::to_owned)];
-    let rows = rows(&view.tree, &view.root, most);
+    let rows = overview(&view.tree, &view.root, most).rows;
     let label = if room < NARROW { NARROW_LABEL } else { LABEL };
     for row in &rows {
         lines.push(match row.content {
-            Content::Agent(node) => {
+            Content::Agent(node, _) => {
                 cells(view, spans, node, fit(&format!("{}{}", row.prefix, safe::line(&node.label)), label))
             }
-            Content::Folded(hidden) => {
+            Content::Folded(tally) => {
                 let mut cells = std::array::from_fn(|_| String::new());
-                cells[0] = format!("{}… {hidden} more (--full)", row.prefix);
+                cells[0] = format!("{}… {tally} (--full)", row.prefix);
                 cells
             }
         });
@@ -91,7 +91,7 @@ fn cells(view: &View, spans: &Spans, node: &Node, label: String) -> [String; 11]
     let tokens = |spent: &Spent| units::short(spent.usage.total());
     let mut cells = [
         label,
-        fit(&state_word(&node.doing), STATE),
+        fit(&outcome(&node.doing).0, STATE),
         path(&node.session).to_owned(),
         node.turns.to_string(),
         tokens(&node.own),

@@ -66,7 +66,7 @@ impl Page {
                          |---|---|--:|--:|--:|--:|--:|--:|--:|"
             .to_owned();
         for row in tale.rows() {
-            let Content::Agent(node) = row.content else { continue };
+            let Content::Agent(node, _) = row.content else { continue };
             let (own, branch) = (&node.own, tale.branch(&node.session));
             let name =
                 format!("{}[{}](#{})", row.prefix, inline(&safe::line(&node.label)), anchor(&node.session));

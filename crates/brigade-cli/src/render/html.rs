@@ -95,7 +95,7 @@ impl Page {
              <th class=\"n sum\">Σ tokens</th><th class=\"n\">Σ cost</th><th class=\"n\">Σ time</th></tr></thead>\n<tbody>\n",
         );
         for row in tale.rows() {
-            let Content::Agent(node) = row.content else { continue };
+            let Content::Agent(node, _) = row.content else { continue };
             let branch = tale.branch(&node.session);
             // Where nothing cost money, tokens say who took most of it.
             let share = match whole.spent.usd {

@@ -6,8 +6,8 @@ use brigade_core::view::{Doing, Node};
 use brigade_core::{Record, SessionId, Status};
 
 use super::story::{Story, ending};
-use super::table::state_word;
-use super::{Branch, Row, Spans, branches, fit, rows};
+use super::table::outcome;
+use super::{Branch, Row, Spans, branches, fit, overview};
 use crate::follow::View;
 use crate::safe;
 
@@ -62,7 +62,7 @@ impl Tale {
 
     /// Every agent in its place.
     pub(crate) fn rows(&self) -> Vec<Row<'_>> {
-        rows(&self.view.tree, &self.view.root, usize::MAX)
+        overview(&self.view.tree, &self.view.root, usize::MAX / 2).rows
     }
 
     /// An agent and all below it.
@@ -75,7 +75,7 @@ impl Tale {
 pub(crate) fn fate(node: &Node) -> Fate {
     match &node.doing {
         Doing::Ended(outcome) => fate_of(&outcome.status),
-        doing => Fate { word: "unfinished", text: state_word(doing) },
+        doing => Fate { word: "unfinished", text: outcome(doing).0 },
     }
 }
 

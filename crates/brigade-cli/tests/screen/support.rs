@@ -15,7 +15,7 @@ use pty_process::blocking::{Command, Pty};
 use crate::home::Home;
 
 /// How long anything is waited for. Far more than it takes, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(10);
 const FRAME_BEGINS: &str = "\u{1b}[?2026h";
 const FRAME_ENDS: &str = "\u{1b}[?2026l";
