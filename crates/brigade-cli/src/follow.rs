@@ -263,6 +263,7 @@ pub(crate) async fn follow(
     let mut watch = run.watch();
     // The run has begun: what it wrote before the watch is told by its log.
     catch_up(&*store, &mut view, progress).await?;
+    progress.flush()?;
     let mut ending = pin!(run.ending());
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

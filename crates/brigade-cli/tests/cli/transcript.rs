@@ -128,7 +128,7 @@ fn a_wide_tree_is_folded_unless_all_is_wanted() {
     let id = report["session_id"].as_str().unwrap();
     let folded = home.brigade(&["sessions", "tree", id]);
     assert!(folded.exits(0).stdout.lines().count() < 70);
-    folded.prints("more (--full)");
+    folded.prints("12 done (--full)");
     let whole = home.brigade(&["sessions", "tree", id, "--full"]);
     assert_eq!(whole.exits(0).stdout.lines().count(), 72);
     whole.prints("└─ Helper 69");
