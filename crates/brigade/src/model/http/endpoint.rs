@@ -183,17 +183,15 @@ impl Endpoint {
     /// The text of an error without the key.
     pub(super) fn hide(&self, text: String) -> String {
         match &self.key {
-            Some(key) if key.expose().len() >= LEAST_KEY => without(text, key),
+            Some(key) if key.expose().len() >= LEAST_KEY => without(&text, key).unwrap_or(text),
             Some(_) | None => text,
         }
     }
 
-    /// A part of a reply without the key, where nobody can have meant anything else by it.
-    pub(super) fn hide_in_reply(&self, text: String) -> String {
-        match &self.key {
-            Some(key) if is_no_word(key.expose()) => without(text, key),
-            Some(_) | None => text,
-        }
+    /// A part of a reply without the key, where it is in there and nobody can have meant anything else by it.
+    pub(super) fn hidden_in_reply(&self, text: &str) -> Option<String> {
+        let key = self.key.as_ref().filter(|key| is_no_word(key.expose()))?;
+        without(text, key)
     }
 
     pub(super) fn without_key(&self, error: ModelError) -> ModelError {
@@ -235,8 +233,9 @@ impl Draft {
     }
 }
 
-fn without(text: String, key: &Secret) -> String {
-    if text.contains(key.expose()) { text.replace(key.expose(), "(key)") } else { text }
+/// A text without the key that is in it.
+fn without(text: &str, key: &Secret) -> Option<String> {
+    text.contains(key.expose()).then(|| text.replace(key.expose(), "(key)"))
 }
 
 fn is_no_word(key: &str) -> bool {

@@ -47,7 +47,6 @@ pub(super) struct Exchange<D> {
     is_in_line: bool,
     parser: Parser,
     decoder: D,
-    events: Vec<Event>,
     chunks: VecDeque<Chunk>,
     failed: Option<ModelError>,
     framing: Framing,
@@ -99,7 +98,6 @@ impl<D: Decoder> Exchange<D> {
             is_in_line: false,
             parser: Parser::default(),
             decoder,
-            events: Vec::new(),
             chunks: VecDeque::new(),
             failed: None,
             framing: Framing::None,
@@ -338,11 +336,16 @@ impl<D: Decoder> Exchange<D> {
         if self.received > REPLY_BYTES {
             return Err(transient(format!("the reply is larger than {REPLY_BYTES} bytes")));
         }
-        let fed = self.parser.feed(bytes, &mut self.events);
-        for mut event in self.events.drain(..) {
+        let mut rest = bytes;
+        while let Some(event) = self.parser.next(&mut rest).map_err(|error| transient(error.to_string()))? {
             // Whoever says the key in a reply would have it stored and shown.
-            event.data = self.endpoint.hide_in_reply(event.data);
-            self.decoder.take(&event, &mut self.chunks)?;
+            match self.endpoint.hidden_in_reply(&event.data) {
+                None => self.decoder.take(event, &mut self.chunks)?,
+                Some(data) => {
+                    let event = Event { name: event.name.clone(), data };
+                    self.decoder.take(&event, &mut self.chunks)?;
+                }
+            }
             if matches!(self.chunks.back(), Some(Chunk::Done(_))) {
                 break;
             }
@@ -350,7 +353,7 @@ impl<D: Decoder> Exchange<D> {
         if !self.chunks.is_empty() {
             self.news = self.heard + SILENCE_NEWS;
         }
-        fed.map_err(|error| transient(error.to_string()))
+        Ok(())
     }
 
     /// A connection serves again only once its body was read to the end.
