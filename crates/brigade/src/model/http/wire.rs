@@ -86,8 +86,8 @@ struct Connection {
 
 /// What moves a connection on.
 struct Works {
-    connection: http1::Connection<Stream, Full<Bytes>>,
-    is_over: bool,
+    /// Gone when it is over, so that nobody waits for what it would have brought.
+    connection: Option<http1::Connection<Stream, Full<Bytes>>>,
     bell: Arc<Bell>,
     waker: Waker,
 }
@@ -138,7 +138,8 @@ impl Wire {
             let was_used = unused.is_some();
             let mut connection = match unused {
                 Some(connection) => connection,
-                None => self.connect().await?,
+                // Boxed, since it is large and most requests find a connection.
+                None => Box::pin(self.connect()).await?,
             };
             let mut reply = pin!(connection.sender.try_send_request(request));
             match connection.works.until(|context| reply.as_mut().poll(context)).await {
@@ -162,7 +163,7 @@ impl Wire {
         let (sender, connection) = connected.map_err(|_| WireError::Late)??;
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(bell.clone());
-        let works = Box::new(Works { connection, is_over: false, bell, waker });
+        let works = Box::new(Works { connection: Some(connection), bell, waker });
         Ok(Connection { sender, works, used: Instant::now() })
     }
 
@@ -240,16 +241,18 @@ impl Connection {
     /// Whether another request can be sent. A close that nobody was there to notice is noticed here.
     fn can_send(&mut self) -> bool {
         self.works.advance();
-        !self.works.is_over && self.sender.is_ready()
+        self.works.connection.is_some() && self.sender.is_ready()
     }
 }
 
 impl Works {
     /// Does what can be done now.
     fn advance(&mut self) {
-        if !self.is_over {
-            let mut context = Context::from_waker(&self.waker);
-            self.is_over = Pin::new(&mut self.connection).poll(&mut context).is_ready();
+        let mut context = Context::from_waker(&self.waker);
+        if let Some(connection) = &mut self.connection
+            && Pin::new(connection).poll(&mut context).is_ready()
+        {
+            self.connection = None;
         }
     }
 
