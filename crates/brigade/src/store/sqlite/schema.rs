@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::lock::Lock;
@@ -80,6 +81,9 @@ pub(super) fn open_writer(place: &Path, limits: Limits) -> Result<Connection, St
     pragma(&connection, "wal_autocheckpoint", 20_000).map_err(explain)?;
     // In KiB: the index over sessions stays in memory for trees of thousands.
     connection.execute_batch("PRAGMA cache_size = -16384").map_err(explain)?;
+    // There are indexes over a part of the events: without this, a statement that could use one of them for some value of a
+    // parameter is prepared anew for every value.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(explain)?;
     if let Some(pages) = limits.pages {
         pragma(&connection, "max_page_count", i64::from(pages)).map_err(explain)?;
     }
