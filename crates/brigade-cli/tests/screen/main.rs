@@ -10,6 +10,7 @@ mod chat;
 #[path = "../cli/support.rs"]
 #[expect(dead_code, reason = "the tests without a terminal use the rest")]
 mod home;
+mod picture;
 mod questions;
 mod support;
 mod tree;

@@ -136,6 +136,11 @@ impl Window {
         lines.join("\n")
     }
 
+    /// The cells of the screen, row by row, with their colours.
+    pub(crate) fn cells(&self) -> Vec<Vec<avt::Cell>> {
+        self.seen().terminal.screen().visible_lines().map(|line| line.cells().to_vec()).collect()
+    }
+
     /// All that can be read in the window, from before too, with lines that were too long for it in one piece, and
     /// with placeholders.
     pub(crate) fn text(&self) -> String {
