@@ -14,20 +14,22 @@ pub(crate) use first::{Completions, Doctor, Init, Man};
 
 const EXAMPLES: &str = "\
 Examples:
-  brigade demo                                    see a brigade work: no key, no network
-  brigade init                                    choose a model, and what agents may do
-  brigade run --model script:plan.toml \"Tidy up\"  one task for the lead agent
-  git diff | brigade run --mode plan              the task from standard input, nothing is changed
-  brigade run --max-turns 20 --budget-usd 0.50 --timeout 10m \"Fix the tests\"
-  brigade chat                                    talk with the lead agent
-  brigade resume ID --max-turns 40                go on after a limit, a crash or a Ctrl-C
-  brigade tell ID \"Also update the changelog\"     say more, while it runs or after it
-  brigade sessions tree ID                        who worked for whom, and what it cost
-  brigade models                                  which models can be used here, and what they cost
-  brigade doctor                                  what is amiss on this machine, and what to do
+  brigade demo                               see a brigade work: no key, no network
+  brigade init                               choose a model, and what agents may do
+  brigade doctor                             what is amiss on this machine, and what to do
+  brigade run \"Fix the tests\"                one task for the lead agent
+  git diff | brigade run --mode plan         the task from standard input, nothing is changed
+  brigade run --budget-usd 0.50 --timeout 10m --max-turns 20 \"Fix the tests\"
+  brigade chat                               talk with the lead agent; -c goes on where you left it
+  brigade answer last                        answer what agents ask, from any terminal
+  brigade tell ID \"Also the changelog\"       say more, while it runs or after it; cancel ID stops it
+  brigade resume ID --max-turns 40           go on after a limit, a crash or a Ctrl-C
+  brigade sessions list \"flaky test\"         find a session; show, tree and export look into it
+  brigade agents new reviewer                an agent of yours, for: brigade run -a reviewer ...
+  brigade models                             which models can be used here, and what they cost
 
 Exit codes:
-  0    done                       3    incomplete: a limit was reached, the partial result is printed
+  0    done                       3    incomplete: a limit was reached; prints what there is
   1    failed                     130  cancelled
   2    usage or configuration
 

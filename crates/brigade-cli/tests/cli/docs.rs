@@ -1,5 +1,7 @@
 //! What the documentation shows is what the command does: transcripts, examples of configuration, scripts.
 
+mod guide;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -44,14 +46,14 @@ fn settled(text: &str) -> String {
     settled
 }
 
-/// Types the commands of a page at the root of the repository.
-fn type_in(home: &Home, commands: &str) -> Done {
+/// Types the commands of a page in a folder.
+fn type_in(home: &Home, folder: &Path, commands: &str) -> Done {
     let binary = Path::new(env!("CARGO_BIN_EXE_brigade")).parent().unwrap();
     let mut path = vec![binary.to_path_buf()];
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
     let mut shell = Command::new("sh");
     shell.args(["-e", "-c", commands]).env_clear().env("PATH", std::env::join_paths(path).unwrap());
-    shell.env("BRIGADE_HOME", home.home()).env("TMPDIR", home.work()).current_dir(repository());
+    shell.env("BRIGADE_HOME", home.home()).env("TMPDIR", home.work()).current_dir(folder);
     Done::of(shell.stdin(Stdio::null()).output().unwrap())
 }
 
@@ -60,7 +62,7 @@ fn check_transcript(face: &str) {
     let page = page(&format!("docs/faces/{face}.md"));
     let commands = block(&page, "<!-- command -->");
     assert!(commands.contains(&format!("script:docs/faces/{face}.toml")), "{commands}");
-    let done = type_in(&Home::new(), commands);
+    let done = type_in(&Home::new(), &repository(), commands);
     assert_eq!(settled(&done.exits(0).stdout), settled(block(&page, "<!-- stdout -->")));
     for line in block(&page, "<!-- stderr -->").lines() {
         assert!(done.stderr.lines().any(|printed| printed == line), "no `{line}` in {}", done.stderr);

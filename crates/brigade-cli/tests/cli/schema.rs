@@ -38,6 +38,9 @@ fn what_the_pages_show_fits() {
     let mut seen = 0;
     for name in [
         "README.md",
+        "docs/guide/agents.md",
+        "docs/guide/models.md",
+        "docs/guide/permissions.md",
         "docs/MULTI-TENANT.md",
         "docs/faces/README.md",
         "docs/faces/delegate.md",
