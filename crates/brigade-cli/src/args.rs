@@ -18,7 +18,7 @@ Examples:
   brigade init                               choose a model, and what agents may do
   brigade doctor                             what is amiss on this machine, and what to do
   brigade run \"Fix the tests\"                one task for the lead agent
-  git diff | brigade run --mode plan         the task from standard input, nothing is changed
+  brigade run --mode plan < task.txt         the task from standard input, nothing is changed
   brigade run --budget-usd 0.50 --timeout 10m --max-turns 20 \"Fix the tests\"
   brigade chat                               talk with the lead agent; -c goes on where you left it
   brigade answer last                        answer what agents ask, from any terminal
