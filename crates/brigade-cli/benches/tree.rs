@@ -24,7 +24,6 @@ enum Terminal {
 }
 
 /// The share of one core that the command takes once all children wait for their model, in per cent.
-#[expect(clippy::disallowed_methods, reason = "the benchmark measures processes of its own")]
 fn share(folder: &Path, terminal: Terminal) -> f64 {
     let (pty, pts) = open().unwrap();
     pty.resize(Size::new(50, 200)).unwrap();
