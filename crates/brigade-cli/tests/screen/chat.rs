@@ -6,9 +6,10 @@ use crate::support::Window;
 const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
 /// A reply that never comes.
 const HANGING: &str = "[[reply]]\nturn = 1\nfault = 'hang'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
-/// A call, and a reply that takes a while.
-const SLOW: &str = "[[reply]]\nturn = 1\ndelay_ms = 1500\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
-                    [[reply]]\ntext = 'heard: {heard}'";
+/// A command that takes until a file is there.
+const WAITING: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
+                       arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n\
+                       [[reply]]\ntext = 'heard: {heard}'";
 
 const UP: &str = "\u{1b}[A";
 const LEFT: &str = "\u{1b}[D";
@@ -76,6 +77,7 @@ fn a_conversation_is_had_and_can_be_taken_up_again() {
     );
     window.press("hello\r");
     window.wait_for("- two");
+    wait_for_idle(&window);
     window.press("and more\r");
     window.wait_for("turn 2: and more");
     let text = quit(window);
@@ -97,15 +99,16 @@ fn a_conversation_is_had_and_can_be_taken_up_again() {
 #[test]
 fn what_is_typed_while_it_works_is_heard_at_the_next_step() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), SLOW, &[]);
+    let window = chat(&home, (80, 20), WAITING, &["--mode", "auto"]);
     window.press("go\r");
-    window.wait_for("thinking");
+    window.wait_for("lead shell while");
     window.press("hurry up\r");
     window.wait_for("(heard at the next step)");
+    home.write("work/go", "");
     let screen = window.wait_for("heard: hurry up");
-    assert!(screen.contains("· echo x"), "{screen}");
+    assert!(screen.contains("· shell while"), "{screen}");
     let screen = wait_for_idle(&window);
-    assert!(!screen.contains("thinking"), "no tree is shown while nobody works: {screen}");
+    assert!(!screen.contains("lead shell"), "no tree is shown while nobody works: {screen}");
     quit(window);
 }
 
@@ -119,7 +122,6 @@ fn what_comes_too_late_is_answered_in_a_round_of_its_own() {
         &[],
     );
     window.press("go\r");
-    window.wait_for("thinking");
     window.press("late\r");
     window.wait_for("turn 2: late");
     quit(window);
@@ -195,8 +197,10 @@ fn what_was_typed_before_is_found_again() {
     let window = chat(&home, (80, 20), ECHO, &[]);
     window.press("first\r");
     window.wait_for("turn 1: first");
+    wait_for_idle(&window);
     window.press(" secret\r");
-    window.wait_for("turn 2:  secret");
+    window.wait_for("turn 2: secret");
+    wait_for_idle(&window);
     window.press(&format!("draft{UP}"));
     window.wait_for("\n> first");
     window.press("\u{1b}[B");
@@ -282,13 +286,13 @@ fn a_model_cannot_control_the_terminal() {
 #[test]
 fn text_is_seen_while_it_is_written_and_a_cut_reply_is_asked_for_again() {
     let home = Home::new();
-    let script = "[[reply]]\nattempt = 1\nfault = 'cut'\nchunks = 40\nchunk_delay_ms = 40\ntext = \"A first part.\\n\\nA second part that is\"\n\
+    let script = "[[reply]]\nattempt = 1\nfault = 'cut'\nchunks = 12\nchunk_delay_ms = 300\ntext = \"A first part.\\n\\nA second part that is\"\n\
                   [[reply]]\ntext = 'whole'";
     let window = chat(&home, (80, 20), script, &[]);
     window.press("go\r");
-    window.wait_for("A second");
-    let screen = window.screen();
-    assert!(screen.contains("thinking"), "it is still being written: {screen}");
+    window.wait_until("partly written", |screen| {
+        screen.contains("A second") && !screen.contains("part that is")
+    });
     let screen = window.wait_for("\nwhole");
     let told = "A first part.\n\nA second part that is\n\n(that reply was cut off; asking again)\n\nwhole";
     assert!(screen.contains(told), "{screen}");
@@ -365,6 +369,7 @@ fn mistakes_are_explained_and_the_chat_goes_on() {
     window.wait_for("The model is script:");
     window.press(&format!("{UP}{UP}{UP}\r"));
     window.wait_for("turn 1: hello");
+    wait_for_idle(&window);
     window.press("/resume\r");
     window.wait_for("To go on with one: /resume ID");
     window.press("\u{c}");

@@ -46,6 +46,8 @@ pub(super) struct Room<'a> {
     apart: HashMap<SessionId, String>,
     pressed: Option<Pressed>,
     notice: Option<&'static str>,
+    /// Whether the last line that was said is empty.
+    is_spaced: bool,
 }
 
 /// A round that runs.
@@ -92,8 +94,9 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         apart: HashMap::new(),
         pressed: None,
         notice: None,
+        is_spaced: true,
     };
-    room.greet();
+    room.greet().await;
     let exit = room.run().await;
     let left = std::mem::take(&mut room.apart);
     drop(room);
@@ -158,12 +161,13 @@ impl Room<'_> {
         if self.round.is_some() { Exit::Cancelled } else { Exit::Done }
     }
 
-    fn greet(&mut self) {
+    pub(super) async fn greet(&mut self) {
         let columns = self.columns();
         let mut lines = voice::recalled(&self.talk.earlier, self.colour, columns);
-        let model = self.talk.model().map(|model| format!(", {}", safe::line(model))).unwrap_or_default();
+        let model = self.talk.model().await.map(|model| format!(", {}", safe::line(&model)));
+        let (model, mode) = (model.unwrap_or_default(), self.talk.mode().await);
         let who = safe::line(self.talk.who());
-        let greeting = format!("{who}{model}, mode {}. /help lists the commands.", self.talk.mode());
+        let greeting = format!("{who}{model}, mode {mode}. /help lists the commands.");
         lines.push(self.colour.paint("2", &greeting));
         if self.talk.is_open() {
             lines.push("Its last round is not over; it goes on with your next message.".to_owned());
@@ -176,7 +180,13 @@ impl Room<'_> {
         terminal::size().0.saturating_sub(1)
     }
 
-    fn say(&mut self, lines: Vec<String>) {
+    /// Says lines that are safe. Two empty ones never follow each other.
+    fn say(&mut self, mut lines: Vec<String>) {
+        lines.retain(|line| {
+            let repeats = self.is_spaced && line.is_empty();
+            self.is_spaced = line.is_empty();
+            !repeats
+        });
         if !lines.is_empty() {
             let frame = frame(self.talk, &self.round, &self.voice, &self.line, self.notice);
             self.screen.say(&lines, frame);

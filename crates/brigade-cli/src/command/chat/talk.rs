@@ -107,14 +107,23 @@ impl Talk {
         node.is_some_and(|node| !matches!(node.doing, Doing::Ended(_)))
     }
 
-    /// The model of the next round, if one was named.
-    pub(super) fn model(&self) -> Option<&str> {
-        self.settings.model.as_deref()
+    /// The model of the next round, if there is one: a session keeps its own until another is named.
+    pub(super) async fn model(&self) -> Option<String> {
+        let own = match (&self.flags.model, self.session()) {
+            (None, Some(session)) => engine::recorded(&*self.store, session).await.ok().flatten(),
+            _ => None,
+        };
+        own.and_then(|(_, agent)| agent?.model).or_else(|| self.settings.model.clone())
     }
 
-    /// The mode of the next round. A session keeps its own until another one is named.
-    pub(super) fn mode(&self) -> Mode {
-        self.settings.permissions.mode
+    /// The mode of the next round: a session keeps its own until another is named.
+    pub(super) async fn mode(&self) -> Mode {
+        let own = match (self.flags.mode, self.session()) {
+            (None, Some(session)) => engine::recorded(&*self.store, session).await.ok().flatten(),
+            _ => None,
+        };
+        own.and_then(|(authority, _)| authority)
+            .map_or(self.settings.permissions.mode, |own| own.permissions.mode)
     }
 
     /// Says something: starts the session, or asks for its next round.

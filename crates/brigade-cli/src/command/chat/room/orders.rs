@@ -15,13 +15,13 @@ impl Room<'_> {
             Command::Tree => answers::tree(self.talk, self.colour, columns),
             Command::Cost => answers::cost(self.talk, self.colour, columns),
             Command::Agents => answers::agents(self.talk, columns),
-            Command::Model(None) => answers::model(self.talk),
+            Command::Model(None) => answers::model(self.talk).await,
             Command::Model(Some(model)) => {
                 self.screen.clear();
                 self.talk.set_model(model).await?;
-                answers::model(self.talk)
+                answers::model(self.talk).await
             }
-            Command::Mode(None) => format!("The mode is {}.", self.talk.mode()),
+            Command::Mode(None) => format!("The mode is {}.", self.talk.mode().await),
             Command::Mode(Some(mode)) => {
                 self.screen.clear();
                 self.talk.set_mode(mode).await?;
@@ -78,7 +78,7 @@ impl Room<'_> {
         let session = engine::session(id)?;
         self.screen.clear();
         self.talk.switch(&session).await?;
-        self.greet();
+        self.greet().await;
         Ok(())
     }
 }
