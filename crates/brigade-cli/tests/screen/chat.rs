@@ -199,7 +199,7 @@ fn what_was_typed_before_is_found_again() {
     window.wait_for("turn 1: first");
     wait_for_idle(&window);
     window.press(" secret\r");
-    window.wait_for("turn 2: secret");
+    window.wait_for("turn 2:  secret");
     wait_for_idle(&window);
     window.press(&format!("draft{UP}"));
     window.wait_for("\n> first");

@@ -323,12 +323,16 @@ impl Room<'_> {
             return;
         }
         let said = self.talk.say(text).await;
-        self.begin(said);
+        self.begin(said).await;
     }
 
-    fn begin(&mut self, said: Result<Said, Failure>) {
+    async fn begin(&mut self, said: Result<Said, Failure>) {
         match said {
-            Ok(Said::Runs(run)) => self.follow(run),
+            Ok(Said::Runs(run)) => {
+                self.follow(run);
+                // What was written before the watch began is told by nobody, and the next fact may be far off.
+                self.catch_up().await;
+            }
             Ok(Said::Elsewhere) => {
                 self.note("This session is run elsewhere and hears it there before its next turn.");
             }
@@ -395,7 +399,7 @@ impl Room<'_> {
                 self.note("What you said last is heard with your next message.");
             } else if ending.is_ok() {
                 let said = self.talk.go_on().await;
-                self.begin(said);
+                self.begin(said).await;
             }
         }
         self.draw();
