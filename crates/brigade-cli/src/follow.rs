@@ -228,8 +228,6 @@ pub(crate) async fn follow(
     let root = run.session().clone();
     let store = runtime.store().clone();
     let mut watch = run.watch();
-    // What was written before the watch began is told by nobody, and the next fact may be far off.
-    catch_up(&*store, &mut view, progress).await?;
     let mut ending = pin!(run.ending());
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -92,6 +92,7 @@ fn a_conversation_is_had_and_can_be_taken_up_again() {
     assert!(screen.starts_with("> hello\n\nTitle\n"), "what was said is shown: {screen}");
     again.press("third\r");
     again.wait_for("turn 3: third");
+    wait_for_idle(&again);
     again.press("/quit\r");
     leave(again, 0);
 }

@@ -278,8 +278,8 @@ impl Room<'_> {
     async fn stop(&mut self) {
         let (Some(round), Some(session)) = (&mut self.round, self.talk.session()) else { return };
         round.stops = Stops::Asked;
-        if let Err(error) = self.talk.runtime.cancel(session, "the person").await {
-            self.note(&error.to_string());
+        if let Err(failure) = self.talk.cancel(session).await {
+            self.fail(&failure);
         }
     }
 
@@ -317,8 +317,8 @@ impl Room<'_> {
 
     async fn message(&mut self, text: &str) {
         if let (Some(_), Some(session)) = (&self.round, self.talk.session()) {
-            if let Err(error) = self.talk.runtime.tell(session, text).await {
-                self.note(&error.to_string());
+            if let Err(failure) = self.talk.tell(session, text).await {
+                self.fail(&failure);
             }
             return;
         }

@@ -137,6 +137,28 @@ impl Talk {
         self.go_on().await.map_err(|failure| failure.hint("The words are recorded all the same."))
     }
 
+    /// Says something to a session that runs.
+    pub(super) async fn tell(&self, session: &SessionId, text: &str) -> Result<(), Failure> {
+        self.until_it_is_there(session).await;
+        self.runtime.tell(session, text).await.map_err(Failure::from)
+    }
+
+    /// Asks a session that runs to stop.
+    pub(super) async fn cancel(&self, session: &SessionId) -> Result<(), Failure> {
+        self.until_it_is_there(session).await;
+        self.runtime.cancel(session, "the person").await.map_err(Failure::from)
+    }
+
+    /// Waits for the first fact of a session that has only just begun.
+    async fn until_it_is_there(&self, session: &SessionId) {
+        for _ in 0..GLANCES {
+            if self.store.read_prefix(session).await.is_ok_and(|(records, _)| !records.is_empty()) {
+                return;
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
     /// Runs the next round, with limits of its own.
     pub(super) async fn go_on(&mut self) -> Result<Said, Failure> {
         let Some(session) = self.session().cloned() else { return Ok(Said::Elsewhere) };

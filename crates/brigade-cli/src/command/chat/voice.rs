@@ -32,8 +32,11 @@ pub(super) struct Voice {
     markdown: Markdown,
     /// What was shown of the reply that is being written.
     shown: String,
-    /// The last whole reply.
+    /// The last whole reply, and its turn: what comes of it later was on its way for too long.
     replied: String,
+    turn: u32,
+    /// Whether the attempt of which something was shown came to nothing.
+    was_cut: bool,
     /// What the model is asked for.
     purpose: Purpose,
     last: Kind,
@@ -58,6 +61,8 @@ impl Voice {
             markdown: Markdown::new(colour, 80),
             shown: String::new(),
             replied: String::new(),
+            turn: 0,
+            was_cut: false,
             purpose: Purpose::Turn,
             last: Kind::Empty,
         }
@@ -76,8 +81,13 @@ impl Voice {
     /// What there is to say about something that happened.
     pub(super) fn see(&mut self, live: &Live, view: &View) -> Vec<String> {
         match live {
-            Live::Delta { session, text, .. } if *session == self.root => self.stream(text),
-            Live::Discarded { session, .. } if *session == self.root => self.whole(),
+            Live::Delta { session, turn, text } if *session == self.root && *turn > self.turn => {
+                self.stream(text)
+            }
+            Live::Discarded { session, .. } if *session == self.root => {
+                self.was_cut |= !std::mem::take(&mut self.shown).is_empty();
+                self.whole()
+            }
             Live::Fact(record) => {
                 self.beside.extend(beside(record).cloned());
                 match progress::said(live, view) {
@@ -130,9 +140,11 @@ impl Voice {
         match &record.event {
             Event::Called { purpose, .. } => {
                 self.purpose = *purpose;
+                self.was_cut = false;
                 Vec::new()
             }
-            Event::Replied { reply, .. } if self.purpose != Purpose::Compaction => {
+            Event::Replied { turn, reply, .. } if self.purpose != Purpose::Compaction => {
+                self.turn = *turn;
                 self.replied(reply.text.as_str())
             }
             Event::CallFailed { cause, .. } => self.failed(cause),
@@ -194,7 +206,8 @@ impl Voice {
 
     fn failed(&mut self, cause: &CallFault) -> Vec<String> {
         let mut lines = self.whole();
-        let was_cut = !std::mem::take(&mut self.shown).is_empty();
+        let was_cut = std::mem::take(&mut self.was_cut) || !self.shown.is_empty();
+        self.shown.clear();
         let words = match cause {
             CallFault::Transient { .. } if was_cut => "(that reply was cut off; asking again)".to_owned(),
             CallFault::Transient { message } => {
@@ -394,6 +407,7 @@ mod tests {
         story.delta("one\n\n");
         story.delta("three");
         story.replied("one\n\ntwo\n\nthree");
+        story.delta("three, which was late");
         let again = [
             "one",
             "",
@@ -408,6 +422,29 @@ mod tests {
             "three",
         ];
         assert_eq!(story.said, again);
+    }
+
+    #[test]
+    fn a_reply_that_was_cut_off_is_told_apart_from_the_next() {
+        for is_late in [false, true] {
+            let mut story = Story::new();
+            story.called(Purpose::Turn);
+            story.delta("ha");
+            story.delta("lf");
+            let discarded = Live::Discarded { session: story.root.clone(), turn: 1 };
+            let cause = CallFault::Transient { message: "gone".to_owned() };
+            if !is_late {
+                story.see(&discarded);
+            }
+            story.fact(Event::CallFailed { turn: 1, attempt: 1, cause, spent: Spent::default() });
+            if is_late {
+                story.see(&discarded);
+            }
+            story.delta("whole");
+            story.replied("whole");
+            let told = ["half", "", "(that reply was cut off; asking again)", "", "whole"];
+            assert_eq!(story.said, told, "late: {is_late}");
+        }
     }
 
     #[test]

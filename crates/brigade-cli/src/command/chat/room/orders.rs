@@ -46,7 +46,7 @@ impl Room<'_> {
         if text.is_empty() {
             return Err(Failure::usage("say whom and what: /tell AGENT TEXT"));
         }
-        self.talk.runtime.tell(&session, &text).await?;
+        self.talk.tell(&session, &text).await?;
         Ok(format!("{session} hears it at its next step."))
     }
 
@@ -60,7 +60,7 @@ impl Room<'_> {
 
     async fn stop_agent(&mut self, words: &str) -> Result<String, Failure> {
         let (session, _) = self.addressed(words)?;
-        self.talk.runtime.cancel(&session, "the person").await?;
+        self.talk.cancel(&session).await?;
         Ok(format!("{session} is asked to stop."))
     }
 
