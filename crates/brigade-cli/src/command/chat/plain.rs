@@ -109,7 +109,7 @@ async fn round(
     apart: &mut Vec<Detached>,
 ) -> Result<Exit, Failure> {
     let run = match talk.say(text).await? {
-        Said::Runs(run) => run,
+        Said::Runs(round) => round.start(),
         Said::Elsewhere => {
             output::note("This session is run elsewhere and hears it there before its next turn.");
             return Ok(Exit::Done);

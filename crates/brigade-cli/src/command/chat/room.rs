@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use brigade::{Ending, Live, Run, RunError, Watch};
+use brigade::{Ending, Live, Prepared, RunError, Watch};
 use brigade_core::{SessionId, State, Status};
 use crossterm::event::{Event, EventStream};
 use futures::StreamExt;
@@ -70,6 +70,12 @@ struct Pressed {
     exit: Exit,
 }
 
+/// What others ask of the process.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
 /// What a running round has to tell.
 enum News {
     Live(Live),
@@ -82,6 +88,9 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
     let history = talk.settings.environment.history_file().map(History::load).unwrap_or_default();
     let root = talk.session().cloned().unwrap_or_else(|| SessionId::root(0));
     let voice = Voice::new(root, colour, talk.beside.clone());
+    // From here on a signal does not end the process any more, so that the terminal is always given back.
+    let signals =
+        Signals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? };
     let screen = Screen::enter(colour)?;
     let line = Line::new(history);
     let mut room = Room {
@@ -97,13 +106,13 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         is_spaced: true,
     };
     room.greet().await;
-    let exit = room.run().await;
+    let exit = room.run(signals).await;
     let left = std::mem::take(&mut room.apart);
     drop(room);
     for (session, label) in left {
         output::note(&format!("{label} was left at its work; to go on: brigade resume {session}"));
     }
-    exit
+    Ok(exit)
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, Failure> {
@@ -120,18 +129,16 @@ async fn news(round: &mut Option<Round>) -> News {
 }
 
 impl Room<'_> {
-    async fn run(&mut self) -> Result<Exit, Failure> {
+    async fn run(&mut self, mut signals: Signals) -> Exit {
         let mut keyboard = EventStream::new();
-        let mut terminate = listen(SignalKind::terminate())?;
-        let mut interrupt = listen(SignalKind::interrupt())?;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut ticked: u32 = 0;
         loop {
             let leave = tokio::select! {
                 biased;
-                _ = terminate.recv() => Some(self.exit()),
-                _ = interrupt.recv() => self.interrupt().await,
+                _ = signals.terminate.recv() => Some(self.exit()),
+                _ = signals.interrupt.recv() => self.interrupt().await,
                 event = keyboard.next() => match event {
                     Some(Ok(event)) => self.event(event).await,
                     // Nobody can type any more.
@@ -151,7 +158,7 @@ impl Room<'_> {
                 }
             };
             if let Some(exit) = leave {
-                return Ok(exit);
+                return exit;
             }
         }
     }
@@ -323,16 +330,12 @@ impl Room<'_> {
             return;
         }
         let said = self.talk.say(text).await;
-        self.begin(said).await;
+        self.begin(said);
     }
 
-    async fn begin(&mut self, said: Result<Said, Failure>) {
+    fn begin(&mut self, said: Result<Said, Failure>) {
         match said {
-            Ok(Said::Runs(run)) => {
-                self.follow(run);
-                // What was written before the watch began is told by nobody, and the next fact may be far off.
-                self.catch_up().await;
-            }
+            Ok(Said::Runs(round)) => self.follow(round),
             Ok(Said::Elsewhere) => {
                 self.note("This session is run elsewhere and hears it there before its next turn.");
             }
@@ -340,11 +343,12 @@ impl Room<'_> {
         }
     }
 
-    fn follow(&mut self, run: Run) {
+    /// Starts a round. It is watched before it begins, so that nothing of it is missed.
+    fn follow(&mut self, round: Prepared) {
         let beside = std::mem::take(&mut self.talk.beside);
-        self.voice = Voice::new(run.session().clone(), self.colour, beside);
-        let watch = run.watch();
-        self.round = Some(Round { watch, ending: Box::pin(run.ending()), stops: Stops::No });
+        self.voice = Voice::new(round.session().clone(), self.colour, beside);
+        let watch = round.watch();
+        self.round = Some(Round { watch, ending: Box::pin(round.start().ending()), stops: Stops::No });
     }
 
     fn fail(&mut self, failure: &Failure) {
@@ -399,7 +403,7 @@ impl Room<'_> {
                 self.note("What you said last is heard with your next message.");
             } else if ending.is_ok() {
                 let said = self.talk.go_on().await;
-                self.begin(said).await;
+                self.begin(said);
             }
         }
         self.draw();

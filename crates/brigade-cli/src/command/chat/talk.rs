@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use brigade::{Run, RunError, Runtime, Store, StoreError, Workspace};
+use brigade::{Prepared, RunError, Runtime, Store, StoreError, Workspace};
 use brigade_core::delegation::Waiting;
 use brigade_core::permission::Mode;
 use brigade_core::view::Doing;
@@ -36,8 +36,8 @@ pub(super) struct Talk {
 
 /// What became of something that was said.
 pub(super) enum Said {
-    /// A round runs.
-    Runs(Run),
+    /// A round is ready to run.
+    Runs(Prepared),
     /// Somebody else runs the session, which hears it there.
     Elsewhere,
 }
@@ -129,9 +129,9 @@ impl Talk {
     /// Says something: starts the session, or asks for its next round.
     pub(super) async fn say(&mut self, text: &str) -> Result<Said, Failure> {
         let Some(session) = self.session().cloned() else {
-            let run = begin(&self.runtime, &self.settings, &self.flags, text).await?;
-            self.view = Some(View::new(run.session().clone()));
-            return Ok(Said::Runs(run));
+            let round = begin(&self.runtime, &self.settings, &self.flags, text).await?;
+            self.view = Some(View::new(round.session().clone()));
+            return Ok(Said::Runs(round));
         };
         self.runtime.tell(&session, text).await?;
         self.go_on().await.map_err(|failure| failure.hint("The words are recorded all the same."))
@@ -159,7 +159,7 @@ impl Talk {
         }
     }
 
-    /// Runs the next round, with limits of its own.
+    /// Makes the next round ready, with limits of its own.
     pub(super) async fn go_on(&mut self) -> Result<Said, Failure> {
         let Some(session) = self.session().cloned() else { return Ok(Said::Elsewhere) };
         let root = session.root_id();
@@ -167,8 +167,8 @@ impl Talk {
             return Ok(Said::Elsewhere);
         }
         for _ in 0..GLANCES {
-            match self.runtime.resume(&session, engine::more(&self.settings, &self.flags)).await {
-                Ok(run) => return Ok(Said::Runs(run)),
+            match self.runtime.prepare_resume(&session, engine::more(&self.settings, &self.flags)).await {
+                Ok(round) => return Ok(Said::Runs(round)),
                 Err(RunError::Store(StoreError::Held { .. })) => {}
                 Err(error) => return Err(error.into()),
             }
