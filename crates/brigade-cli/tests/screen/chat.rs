@@ -114,7 +114,7 @@ fn what_is_typed_while_it_works_is_heard_at_the_next_step() {
 }
 
 #[test]
-fn what_comes_too_late_is_answered_in_a_round_of_its_own() {
+fn what_is_typed_during_the_last_reply_is_answered_too() {
     let home = Home::new();
     let window = chat(
         &home,
