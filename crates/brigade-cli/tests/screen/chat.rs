@@ -357,6 +357,26 @@ fn children_in_the_background_are_announced_and_others_can_be_told_and_stopped()
 }
 
 #[test]
+fn a_child_that_was_left_to_itself_is_announced_while_nobody_else_works() {
+    let home = Home::new();
+    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
+                  arguments = { role = 'Scout', task = 'look', background = 'detach' }\n\
+                  [[reply]]\nagent = 'lead'\ntext = 'over'\n[[reply]]\nagent = 'Scout'\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
+                  arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n[[reply]]\ntext = 'All is quiet.'";
+    let extras = ["--mode", "auto", "--set", "delegation.extras=[\"background\"]"];
+    let window = chat(&home, (80, 24), script, &extras);
+    window.press("go\r");
+    window.wait_for("Scout goes on by itself as ");
+    window.press("half");
+    window.wait_until("idle", |screen| screen.ends_with("\n> half"));
+    home.write("work/go", "");
+    let screen = window.wait_for("Scout is done: All is quiet.");
+    assert!(screen.ends_with("> half"), "what is typed stays: {screen}");
+    window.press(&format!("{CTRL_C}{CTRL_D}"));
+    leave(window, 0);
+}
+
+#[test]
 fn mistakes_are_explained_and_the_chat_goes_on() {
     let home = Home::new();
     let model = home.script(ECHO);
