@@ -84,9 +84,9 @@ impl Work {
 }
 
 /// Does the work and prints what it took: CPU and wall in milliseconds, peak memory in megabytes.
-fn report(work: impl FnOnce()) {
+fn report<T>(work: impl FnOnce() -> T) {
     let (cpu, wall) = (cpu_time(), Instant::now());
-    work();
+    let _left = work();
     let (cpu, wall) = ((cpu_time() - cpu).as_secs_f64() * 1e3, wall.elapsed().as_secs_f64() * 1e3);
     println!("{cpu} {wall} {}", peak_megabytes());
 }

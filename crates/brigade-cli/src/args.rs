@@ -1,5 +1,7 @@
 //! What can be typed. Parsing does nothing else; [`crate::settings`] makes sense of it.
 
+mod first;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,9 +10,12 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::units;
 
+pub(crate) use first::{Completions, Doctor, Init, Man};
+
 const EXAMPLES: &str = "\
 Examples:
   brigade demo                                    see a brigade work: no key, no network
+  brigade init                                    choose a model, and what agents may do
   brigade run --model script:plan.toml \"Tidy up\"  one task for the lead agent
   git diff | brigade run --mode plan              the task from standard input, nothing is changed
   brigade run --max-turns 20 --budget-usd 0.50 --timeout 10m \"Fix the tests\"
@@ -19,6 +24,7 @@ Examples:
   brigade tell ID \"Also update the changelog\"     say more, while it runs or after it
   brigade sessions tree ID                        who worked for whom, and what it cost
   brigade models                                  which models can be used here, and what they cost
+  brigade doctor                                  what is amiss on this machine, and what to do
 
 Exit codes:
   0    done                       3    incomplete: a limit was reached, the partial result is printed
@@ -51,6 +57,19 @@ Examples:
 
 While the agents work, what you type is heard at the next step. Ctrl-C stops the
 round, a second one leaves. /help lists the commands.";
+
+const ANSWER_HELP: &str = "\
+Examples:
+  brigade answer ID                         see what is open, and answer it
+  brigade answer ID yes                     allow this call, this once
+  brigade answer ID always                  allow it to this agent from now on, by the rule that is shown
+  brigade answer ID always 'shell(git *)'   by a rule of your own
+  brigade answer ID no use make instead     refuse it, with words that the agent reads
+  brigade answer ID yes all                 all that is open
+
+A question that nobody answers within limits.question_timeout is answered with no.
+Without a terminal nothing is asked, and what would be is refused at once; a run
+that is to wait for answers from elsewhere needs --set permissions.questions=wait.";
 
 /// Agents that delegate: a lead splits the task, specialists do the parts, every step is on record.
 #[derive(Debug, Parser)]
@@ -104,6 +123,9 @@ pub(crate) enum Command {
     Tell(Tell),
     /// Stop a session and all agents below it, whoever runs it
     Cancel(Cancel),
+    /// Answer what agents ask, whoever runs them
+    #[command(after_help = ANSWER_HELP)]
+    Answer(Answer),
     /// Look at sessions, move them, remove them
     Sessions(Sessions),
     /// Look at the agents that can be named, check their files, write new ones
@@ -119,6 +141,18 @@ pub(crate) enum Command {
     Trust(Trust),
     /// Watch a brigade repair a small project: no key, no network, a few seconds
     Demo,
+    /// Write a configuration to begin with: two questions, or none with flags
+    #[command(after_help = first::INIT_HELP)]
+    Init(Init),
+    /// Look at everything that brigade needs, and say what to do where something is amiss
+    #[command(after_help = first::DOCTOR_HELP)]
+    Doctor(Doctor),
+    /// Print a script with which your shell completes commands and flags
+    #[command(after_help = first::COMPLETIONS_HELP)]
+    Completions(Completions),
+    /// Print the manual page, or write one for each command
+    #[command(after_help = first::MAN_HELP)]
+    Man(Man),
 }
 
 /// Arguments of `run`.
@@ -165,6 +199,17 @@ pub(crate) struct Tell {
     pub(crate) text: Vec<String>,
     #[command(flatten)]
     pub(crate) flags: Flags,
+}
+
+/// Arguments of `answer`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Answer {
+    /// A session, for what it and the agents below it ask; or one question, as SESSION:CALL
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// yes, always, always RULE, no, or no with words for the agent; without it you are asked, or see what is open
+    #[arg(value_name = "ANSWER", trailing_var_arg = true)]
+    pub(crate) words: Vec<String>,
 }
 
 /// Arguments of `cancel`.
@@ -229,29 +274,72 @@ pub(crate) struct Sessions {
     pub(crate) command: SessionsCommand,
 }
 
+const LIST_HELP: &str = "\
+Examples:
+  brigade sessions list                            the newest 20
+  brigade sessions list \"flaky test\"               all in which these words were spoken, in any case
+  brigade sessions list --status failed,incomplete --since 2d
+  brigade sessions list --agent reviewer --all
+  brigade sessions list --output-format json       all of them, for programs
+
+Agents, turns and cost are those of the whole tree. At a terminal ids are cut to
+what is needed to tell them apart; every command takes them like that.";
+
+const SHOW_HELP: &str = "\
+Examples:
+  brigade sessions show last           the newest session
+  brigade sessions show k3vq           any beginning of an id that fits one session only
+  brigade sessions show k3vq.1-0       the agent that call 1-0 of that session started
+  brigade sessions show last --full | less
+
+Outputs are folded to their first lines; edits are shown as diffs.";
+
+const TREE_HELP: &str = "\
+Examples:
+  brigade sessions tree last           who worked for whom in the newest session
+  brigade sessions tree k3vq --full    every agent, however many there are
+
+Tokens, cost and time of a row are the agent's own. Those under \u{3a3} are of the
+agent and all below it: the first row has the total. Time is the time in which
+somebody worked; the pauses of a tree that was left and resumed do not count.";
+
+const EXPORT_HELP: &str = "\
+Examples:
+  brigade sessions export last -o tree.html      one page to read and to send: no script, no network
+  brigade sessions export last -o tree.md        the same as Markdown
+  brigade sessions export last -o tree.jsonl     all there is, for `brigade sessions import`
+  brigade sessions export last --format md | less
+
+An export holds all that was said and all that tools gave. Read it before you
+send it to somebody.";
+
 /// What can be done with sessions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsCommand {
-    /// All sessions, newest first
-    List,
-    /// What was said and done in one session
+    /// Sessions, newest first: all, or those with some words, state, agent or age
+    #[command(after_help = LIST_HELP)]
+    List(SessionsList),
+    /// What was said and done in one session, as a transcript with diffs
+    #[command(after_help = SHOW_HELP)]
     Show {
-        /// The session
+        /// The session: its id, the beginning of its id, or `last`
         id: String,
+        /// Show long outputs whole
+        #[arg(long)]
+        full: bool,
     },
-    /// Who worked for whom, and what it cost
+    /// Who worked for whom, how it ended, and what each branch cost
+    #[command(after_help = TREE_HELP)]
     Tree {
-        /// The session
+        /// The session: its id, the beginning of its id, or `last`
         id: String,
+        /// Show every agent of a very wide tree
+        #[arg(long)]
+        full: bool,
     },
-    /// Write a session and all below it as lines of JSON
-    Export {
-        /// The session
-        id: String,
-        /// The file to write; standard output when absent
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-    },
+    /// Write a session and all below it: to move it, to read it or to send it
+    #[command(after_help = EXPORT_HELP)]
+    Export(SessionsExport),
     /// Read an exported session into this store
     Import {
         /// The file; `-` is standard input
@@ -259,9 +347,85 @@ pub(crate) enum SessionsCommand {
     },
     /// Remove a session and all below it
     Rm {
-        /// The session
+        /// The session: its id, the beginning of its id, or `last`
         id: String,
     },
+}
+
+/// Arguments of `sessions list`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SessionsList {
+    /// Words that were spoken in the session: in its task, by an agent, or by a tool
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+    /// Only those in this state; several with commas between them
+    #[arg(long, value_name = "STATE", value_enum, value_delimiter = ',')]
+    pub(crate) status: Vec<SessionState>,
+    /// Only those of this agent
+    #[arg(long, value_name = "ID")]
+    pub(crate) agent: Option<String>,
+    /// Only those that began within this time, such as 12h or 2d, or since a day such as 2026-11-16
+    #[arg(long, value_name = "TIME", value_parser = units::since)]
+    pub(crate) since: Option<units::Since>,
+    /// How many at most; 20 when absent, and all of them as JSON
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: Option<u32>,
+    /// All of them
+    #[arg(long, conflicts_with = "limit")]
+    pub(crate) all: bool,
+}
+
+/// What has become of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SessionState {
+    /// Somebody runs it now
+    Running,
+    /// It finished
+    Done,
+    /// A limit stopped it
+    Incomplete,
+    /// It could not go on
+    Failed,
+    /// Somebody stopped it
+    Cancelled,
+    /// Its runner went away in the middle
+    Interrupted,
+    /// Nobody can say what became of it
+    Lost,
+    /// It goes on by itself
+    Detached,
+    /// It cannot be read
+    Damaged,
+    /// A newer version wrote it
+    Newer,
+}
+
+/// Arguments of `sessions export`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SessionsExport {
+    /// The session: its id, the beginning of its id, or `last`
+    pub(crate) id: String,
+    /// How it is written; when absent, what the end of the file's name says, and otherwise jsonl
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<ExportFormat>,
+    /// The file to write; standard output when absent or `-`
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace the file if there is one
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// How a session is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// Lines of JSON: all there is, and what `sessions import` reads
+    Jsonl,
+    /// Markdown to read
+    #[value(alias = "markdown")]
+    Md,
+    /// One page that needs nothing else
+    Html,
 }
 
 /// Arguments of `agents`.
@@ -331,6 +495,8 @@ pub(crate) struct Config {
 pub(crate) enum ConfigCommand {
     /// Every value that is in force, and where it comes from
     Show,
+    /// The JSON Schema of config.toml and config.json, with which editors complete and check them
+    Schema,
 }
 
 /// Arguments of `trust`.

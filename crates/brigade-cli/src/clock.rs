@@ -8,3 +8,89 @@ pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+const DAY: u64 = 86_400_000;
+
+/// A moment for people: `2026-11-16 05:51:32 UTC`.
+pub(crate) fn shown(moment: u64) -> String {
+    let (year, month, day) = date(moment / DAY);
+    let second = moment % DAY / 1000;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// The beginning of a day that is written as `2026-11-16`, in UTC milliseconds.
+pub(crate) fn midnight(day: &str) -> Option<u64> {
+    let parts: Vec<u64> = day.split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let [year, month, of_month] = parts[..] else { return None };
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) {
+        return None;
+    }
+    // The longest month has 31 days, so the day is within them if it is one at all; the way back says whether it is.
+    let first = (0..month - 1).map(|before| length(year, before)).sum::<u64>() + days_before(year);
+    let moment = (first + of_month.checked_sub(1)?).checked_mul(DAY)?;
+    shown(moment).starts_with(day).then_some(moment).filter(|_| day.len() == 10)
+}
+
+/// Days from 1970 to a year.
+fn days_before(year: u64) -> u64 {
+    let leaps = |year: u64| year / 4 - year / 100 + year / 400;
+    (year - 1970) * 365 + leaps(year - 1) - leaps(1969)
+}
+
+fn is_leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+/// The days of a month, which is counted from 0.
+fn length(year: u64, month: u64) -> u64 {
+    match month {
+        1 => 28 + u64::from(is_leap(year)),
+        3 | 5 | 8 | 10 => 30,
+        _ => 31,
+    }
+}
+
+/// Year, month and day of month of a day since 1970.
+fn date(day: u64) -> (u64, u64, u64) {
+    // No year is longer than 366 days, so this begins at or before the year that is meant.
+    let mut year = 1970 + day / 366;
+    while days_before(year + 1) <= day {
+        year += 1;
+    }
+    let mut left = day - days_before(year);
+    let mut month = 0;
+    while left >= length(year, month) {
+        left -= length(year, month);
+        month += 1;
+    }
+    (year, month + 1, left + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates() {
+        let shown: Vec<String> = [0, 951_782_400_000, 1_709_164_799_999, 4_107_542_399_000].map(shown).into();
+        let expected = [
+            "1970-01-01 00:00:00 UTC",
+            "2000-02-29 00:00:00 UTC",
+            "2024-02-28 23:59:59 UTC",
+            "2100-02-28 23:59:59 UTC",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn days_are_read() {
+        assert_eq!(midnight("2000-02-29"), Some(951_782_400_000));
+        assert_eq!(midnight("2024-12-31").map(super::shown).as_deref(), Some("2024-12-31 00:00:00 UTC"));
+        for wrong in
+            ["2023-02-29", "2023-04-31", "1969-01-01", "2023-00-01", "2023-01-00", "2023-1-01", "2023"]
+        {
+            assert_eq!(midnight(wrong), None, "{wrong}");
+        }
+    }
+}

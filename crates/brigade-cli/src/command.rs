@@ -1,10 +1,15 @@
 //! One file for each command.
 
 pub(crate) mod agents;
+pub(crate) mod answer;
 pub(crate) mod cancel;
 pub(crate) mod chat;
+pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod init;
+pub(crate) mod man;
 pub(crate) mod models;
 pub(crate) mod resume;
 pub(crate) mod run;

@@ -89,6 +89,12 @@ pub(crate) fn runtime(settings: &Settings, store: Arc<dyn Store>) -> Result<Runt
 
 /// The settings of the library.
 pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings, Failure> {
+    if !settings.folder.is_dir() {
+        let folder = settings.folder.display();
+        return Err(Failure::usage(format!(
+            "{folder} is not a folder that is there; name another with --cwd"
+        )));
+    }
     let workspace = Workspace::open(&settings.folder).map_err(|error| {
         Failure::usage(format!("{} cannot be worked in: {error}", settings.folder.display()))
     })?;
@@ -117,6 +123,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     library.limits = settings.limits.clone();
     library.budget = settings.budget;
     library.permissions = settings.permissions.clone();
+    library.asks = settings.asks;
     library.shell = Some(shell);
     library.agents = agents(settings);
     Ok(library)
@@ -137,7 +144,7 @@ fn agents(settings: &Settings) -> Catalogue {
 }
 
 /// A rule for a tool that does not exist would protect nothing, in silence.
-fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), Failure> {
+pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), Failure> {
     let mut known: BTreeSet<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
     // Tools that are switched off count: the rule is there for when they are not.
     known.extend([MESSAGE, SKILL, WebSearch::NAME].iter().chain(&memory::TOOLS).chain(&DELEGATION_TOOLS));
@@ -157,7 +164,7 @@ fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), Failure
 }
 
 /// This program guards the commands that it runs.
-fn guard() -> Result<GuardCommand, Failure> {
+pub(crate) fn guard() -> Result<GuardCommand, Failure> {
     let program: PathBuf = std::env::current_exe()
         .map_err(|error| Failure::failed(format!("this program cannot find itself: {error}")))?;
     Ok(GuardCommand { program, arguments: vec![OsString::from(crate::GUARD)] })

@@ -100,6 +100,15 @@ impl Failure {
     }
 }
 
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Usage(error) | Failure::Failed(error) => write!(f, "{error:#}"),
+            Failure::Closed => f.write_str("nobody reads the output any more"),
+        }
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         match error {

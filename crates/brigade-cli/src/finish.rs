@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use brigade::{Detached, RunError};
 use brigade_core::delegation::Which;
+use brigade_core::view::Node;
 use brigade_core::{Limit, SessionId, Status};
 
 use crate::args::{Flags, Global, OutputFormat};
 use crate::failure::{Exit, Failure};
 use crate::follow::{Followed, Interrupts, View};
 use crate::output;
-use crate::render;
+use crate::render::{self, Stage};
 use crate::report::Report;
 use crate::safe;
 use crate::terminal::{self, Colour};
@@ -118,7 +119,7 @@ fn print(followed: Followed, format: OutputFormat, hints: &Hints, colour: Colour
     };
     let outcome = ending.outcome;
     if format == OutputFormat::Text {
-        output::paint(&render::costs(&view, colour, terminal::room()));
+        output::paint(&render::summary(&view, colour, terminal::room()));
         output::note("");
         result(outcome.text.as_str())?;
     }
@@ -143,30 +144,54 @@ pub(crate) fn result(text: &str) -> Result<(), Failure> {
     if text.ends_with('\n') { Ok(()) } else { output::raw("\n") }
 }
 
+/// Says what a person would do next, as commands to be typed.
 fn next_steps(status: &Status, view: &View, hints: &Hints) {
     let session = &view.root;
     output::note("");
+    let mut steps: Vec<(String, String)> = Vec::new();
+    let mut step = |words: &str, command: String| steps.push((format!("{words}:"), command));
     match status {
         Status::Done | Status::Detached => {}
         Status::Incomplete { limit } => {
-            output::note(&format!("incomplete: the limit of {limit} was reached. To go on with more:"));
-            output::note(&format!("  {}{}", hints.resume(session), doubled(*limit, view, hints.timeout)));
+            output::note(&format!("incomplete: the limit of {limit} was reached"));
+            step("To go on with more", hints.resume(session) + &doubled(*limit, view, hints.timeout));
         }
         Status::Failed { cause } => {
             output::note(&format!("failed: {}", safe::line(cause)));
-            output::note(&format!("To try again: {}", hints.resume(session)));
+            step("To try again", hints.resume(session));
         }
         Status::Lost { cause } => {
             output::note(&format!("outcome unknown: {}", safe::line(cause)));
-            output::note(&format!("To go on: {}", hints.resume(session)));
+            step("To go on", hints.resume(session));
         }
         Status::Cancelled { by } => {
             output::note(&format!("cancelled by {}", safe::line(by)));
-            output::note(&format!("To go on all the same: {}", hints.tell(session)));
+            step("To go on all the same", hints.tell(session));
         }
     }
-    let what = if view.tree.nodes().len() > 1 { "tree" } else { "show" };
-    output::note(&format!("To look again: {}", hints.show(session, what)));
+    let agents = view.tree.walk(session);
+    step("To look closer", hints.show(session, if agents.len() > 1 { "tree" } else { "show" }));
+    let went_wrong = |node: &&&Node| {
+        node.session != *session && matches!(Stage::of(&node.doing), Stage::Failed | Stage::Incomplete)
+    };
+    if let Some(child) = agents.iter().find(went_wrong) {
+        step("To see what went wrong", hints.show(&child.session, "show"));
+    }
+    if matches!(status, Status::Done | Status::Detached | Status::Incomplete { .. }) {
+        step("To say more", hints.tell(session));
+    }
+    output::note(&listed(&steps, terminal::room()));
+}
+
+/// Commands behind the words that go with them, or beneath them where a terminal would break the lines.
+fn listed(steps: &[(String, String)], columns: usize) -> String {
+    let widest = steps.iter().map(|(words, _)| words.len()).max().unwrap_or(0);
+    let fits = |(_, command): &(String, String)| widest + 1 + render::width(command) <= columns;
+    let lines: Vec<String> = match steps.iter().all(fits) {
+        true => steps.iter().map(|(words, command)| format!("{words:widest$} {command}")).collect(),
+        false => steps.iter().map(|(words, command)| format!("{words}\n  {command}")).collect(),
+    };
+    lines.join("\n")
 }
 
 /// The flag that doubles a limit.

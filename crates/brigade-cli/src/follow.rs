@@ -1,15 +1,17 @@
 //! Following a tree while it runs: every fact in order, whoever else watches, and what the person does meanwhile.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::time::Duration;
 
 use brigade::{Ending, Live, Run, RunError, Runtime, Store};
+use brigade_core::faces::DELEGATION_TOOLS;
 use brigade_core::view::Tree;
 use brigade_core::{CallId, Event, Grant, Record, SessionId, ToolCall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
+use crate::dialogue::Wish;
 use crate::failure::{Exit, Failure};
 use crate::finish::Hints;
 use crate::output;
@@ -30,10 +32,13 @@ pub(crate) struct View {
     /// What the current round of the top session was granted, and when.
     pub(crate) grant: Option<(Grant, u64)>,
     seen: HashMap<SessionId, u64>,
+    /// The last turn of each session whose reply is known whole.
+    replied: HashMap<SessionId, u32>,
     calls: HashMap<SessionId, HashMap<CallId, String>>,
     doing: HashMap<SessionId, String>,
     after: HashMap<SessionId, String>,
     waiting: HashMap<SessionId, String>,
+    in_line: HashMap<SessionId, HashSet<CallId>>,
 }
 
 impl View {
@@ -44,10 +49,12 @@ impl View {
             tree: Tree::default(),
             grant: None,
             seen: HashMap::new(),
+            replied: HashMap::new(),
             calls: HashMap::new(),
             doing: HashMap::new(),
             after: HashMap::new(),
             waiting: HashMap::new(),
+            in_line: HashMap::new(),
         }
     }
 
@@ -74,6 +81,11 @@ impl View {
     /// What the request of a session waits for.
     pub(crate) fn waiting(&self, session: &SessionId) -> Option<&str> {
         self.waiting.get(session).map(String::as_str)
+    }
+
+    /// How many calls of a session that delegate have no child yet: they wait for a slot, or for a loan.
+    pub(crate) fn in_line(&self, session: &SessionId) -> usize {
+        self.in_line.get(session).map_or(0, HashSet::len)
     }
 
     /// Takes into account what is not a fact: a request that waits does so until something else is heard of it.
@@ -107,16 +119,25 @@ impl View {
             Event::Replied { turn, reply, .. } => {
                 let calls = self.calls.entry(record.session.clone()).or_default();
                 calls.clear();
+                let mut in_line = HashSet::new();
                 for (index, call) in (0..).zip(&reply.calls) {
-                    calls.insert(CallId { turn: *turn, index }, brief(call));
+                    let id = CallId { turn: *turn, index };
+                    calls.insert(id, brief(call));
+                    if DELEGATION_TOOLS.contains(&call.name.as_str()) {
+                        in_line.insert(id);
+                    }
                 }
+                self.in_line.insert(record.session.clone(), in_line);
                 self.doing.remove(&record.session);
+                self.replied.insert(record.session.clone(), *turn);
             }
             Event::ToolStarted { call, .. } => {
                 let brief = self.call(&record.session, *call).to_owned();
                 self.doing.insert(record.session.clone(), brief);
             }
+            Event::Delegated { call, .. } => self.leave_line(&record.session, *call),
             Event::ToolEnded { call, output } => {
+                self.leave_line(&record.session, *call);
                 let how = if output.is_error() { "failed: " } else { "after " };
                 let after = format!("{how}{}", self.call(&record.session, *call));
                 self.after.insert(record.session.clone(), after);
@@ -128,8 +149,20 @@ impl View {
         }
     }
 
+    fn leave_line(&mut self, session: &SessionId, call: CallId) {
+        if let Some(in_line) = self.in_line.get_mut(session) {
+            in_line.remove(&call);
+        }
+    }
+
     /// What happened, in order and without gaps: facts from before the watch began are read from the store.
     pub(crate) async fn complete(&self, store: &dyn Store, live: Live) -> Vec<Live> {
+        // Its log may have told of a reply before the watch told its parts.
+        if let Live::Delta { session, turn, .. } | Live::Discarded { session, turn } = &live
+            && self.replied.get(session).is_some_and(|replied| replied >= turn)
+        {
+            return Vec::new();
+        }
         let (session, until) = match &live {
             Live::Fact(record) => (&record.session, Some(record.seq)),
             Live::Delta { session, .. } | Live::Discarded { session, .. } | Live::Waiting { session, .. } => {
@@ -228,37 +261,53 @@ pub(crate) async fn follow(
     let root = run.session().clone();
     let store = runtime.store().clone();
     let mut watch = run.watch();
+    // The run has begun: what it wrote before the watch is told by its log.
+    catch_up(&*store, &mut view, progress).await?;
+    progress.flush()?;
     let mut ending = pin!(run.ending());
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut asked = Asked::NotYet;
+    let mut listener = progress.listener(runtime.settings().asks);
     let ending = loop {
-        tokio::select! {
+        let wish = tokio::select! {
             biased;
-            () = interrupts.next() => {
-                if asked == Asked::Once {
-                    progress.end();
-                    output::note(&format!("Left as it is. Go on with: {}", hints.resume(&root)));
-                    crate::leave(Exit::Cancelled.code());
-                }
-                asked = Asked::Once;
-                progress.announce(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
-                if let Err(error) = runtime.cancel(&root, "the person").await {
-                    progress.say(&view, &error.to_string());
-                }
-            }
+            () = interrupts.next() => Wish::Interrupt,
+            typed = listener.next() => listener.take(typed, runtime, &view, progress).await?,
             // Before the facts: a tree that is busy would otherwise never be drawn.
-            _ = ticks.tick() => progress.tick(&view),
+            _ = ticks.tick() => {
+                listener.show(&view, progress);
+                progress.tick(&view);
+                Wish::GoOn
+            }
             Some(live) = watch.next() => {
                 see(&*store, live, &mut view, progress).await?;
                 while let Some(live) = watch.try_next() {
                     see(&*store, live, &mut view, progress).await?;
                 }
+                listener.look(&view, progress)?;
                 progress.flush()?;
+                Wish::GoOn
             }
             ending = &mut ending => break ending,
+        };
+        if wish == Wish::GoOn {
+            continue;
+        }
+        if asked == Asked::Once {
+            listener.close();
+            progress.end();
+            output::note(&format!("Left as it is. Go on with: {}", hints.resume(&root)));
+            crate::leave(Exit::Cancelled.code());
+        }
+        asked = Asked::Once;
+        progress
+            .announce(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
+        if let Err(error) = runtime.cancel(&root, "the person").await {
+            progress.say(&view, &error.to_string());
         }
     };
+    listener.close();
     while let Some(live) = watch.try_next() {
         see(&*store, live, &mut view, progress).await?;
     }

@@ -3,10 +3,14 @@
 mod args;
 mod clock;
 mod command;
+mod dialogue;
 mod engine;
 mod failure;
 mod finish;
 mod follow;
+mod keyboard;
+mod mistyped;
+mod named;
 mod output;
 mod progress;
 mod project;
@@ -14,6 +18,7 @@ mod render;
 mod report;
 mod safe;
 mod settings;
+mod suggest;
 mod terminal;
 mod trust;
 mod units;
@@ -35,7 +40,7 @@ fn main() {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD) {
         leave(brigade_sandbox::guard_main());
     }
-    let args = Args::parse();
+    let args = Args::try_parse().unwrap_or_else(|error| refuse(&error));
     let code = match dispatch(args) {
         Ok(exit) => exit.code(),
         Err(failure) => {
@@ -54,6 +59,7 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
         Command::Resume(resume) => command::resume::run(global, resume),
         Command::Tell(tell) => command::tell::run(global, tell),
         Command::Cancel(cancel) => command::cancel::run(&global, &cancel),
+        Command::Answer(answer) => command::answer::run(&global, &answer),
         Command::Sessions(sessions) => command::sessions::run(&global, sessions),
         Command::Agents(agents) => command::agents::run(&global, &agents),
         Command::Tools(tools) => command::tools::run(&global, &tools),
@@ -61,7 +67,22 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
         Command::Config(config) => command::config::run(&global, &config),
         Command::Trust(trust) => command::trust::run(&global, &trust),
         Command::Demo => command::demo::run(global),
+        Command::Init(init) => command::init::run(&global, init),
+        Command::Doctor(doctor) => command::doctor::run(&global, &doctor),
+        Command::Completions(completions) => command::completions::run(&completions),
+        Command::Man(man) => command::man::run(&man),
     }
+}
+
+/// Says what is wrong with what was typed. Help and the version come this way too, and are no error.
+fn refuse(error: &clap::Error) -> ! {
+    // Whoever closed the output does not want to know.
+    let _ = error.print();
+    let typed: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect();
+    if let Some(hint) = mistyped::hint(error, &typed) {
+        output::note(&hint);
+    }
+    leave(error.exit_code())
 }
 
 /// Leaves the process at once.

@@ -5,16 +5,17 @@ mod lines;
 mod live;
 mod stream;
 
-use brigade::Live;
+use brigade::{Asks, Live};
 use brigade_core::{Event, Record};
 
 use crate::args::{Global, OutputFormat};
+use crate::dialogue::{Listener, Typing};
 use crate::failure::Failure;
 use crate::follow::View;
 use crate::output;
 use crate::safe;
 use crate::settings::Environment;
-use crate::terminal;
+use crate::terminal::{self, Colour};
 
 pub(crate) use canvas::Footer;
 pub(crate) use live::LiveTree;
@@ -92,6 +93,18 @@ impl Progress {
     pub(crate) fn set_footer(&mut self, footer: Option<Footer>) {
         if let Progress::Tree(tree) = self {
             tree.set_footer(footer);
+        }
+    }
+
+    /// Who hears what a person answers while this is shown.
+    pub(crate) fn listener(&self, asks: Asks) -> Listener {
+        let can_type = asks == Asks::Person && terminal::can_ask();
+        match self {
+            Progress::Tree(tree) if can_type => Listener::new(Typing::Keys, tree.colour()),
+            Progress::Lines(_) | Progress::Stream(_) if can_type => Listener::new(Typing::Lines, Colour::Off),
+            Progress::Tree(_) | Progress::Lines(_) | Progress::Stream(_) => {
+                Listener::new(Typing::Nobody, Colour::Off)
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use brigade::skills::Problem;
 use brigade::tool::{FileError, Files};
 use brigade::{Skills, Workspace};
 use brigade_core::permission::Permissions;
@@ -24,13 +25,18 @@ const PROJECT_SKILLS: [&str; 2] = [".brigade/skills", ".claude/skills"];
 
 /// The skills there are. What is wrong with others is said on standard error.
 pub(crate) fn skills(settings: &Settings) -> Skills {
-    let mut folders = project_skills(settings);
-    folders.extend(settings.skills.iter().cloned());
-    let (skills, problems) = Skills::discover(&folders);
+    let (skills, problems) = discovered(settings);
     for problem in problems {
         warn(&problem.to_string());
     }
     skills
+}
+
+/// The skills there are, and what is wrong with others.
+pub(crate) fn discovered(settings: &Settings) -> (Skills, Vec<Problem>) {
+    let mut folders = project_skills(settings);
+    folders.extend(settings.skills.iter().cloned());
+    Skills::discover(&folders)
 }
 
 /// The folders of a project in which skills may be. A skill tells an agent what to do, so a project has to be trusted

@@ -1,20 +1,49 @@
 //! Trees, tables and transcripts as text.
 
+mod branches;
+mod document;
+mod html;
 mod markdown;
+pub(crate) mod question;
+mod spans;
+mod stage;
+mod story;
 mod table;
+mod tale;
 mod transcript;
 mod tree;
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use brigade_core::view::{Doing, Node};
+use unicode_width::UnicodeWidthChar;
 
+use crate::clock;
+
+pub(crate) use branches::{Branch, Breadth, branches};
+pub(crate) use document::document;
+pub(crate) use html::html;
 pub(crate) use markdown::Markdown;
-pub(crate) use table::{costs, costs_by_agent, layout};
+pub(crate) use spans::Spans;
+pub(crate) use stage::Stage;
+pub(crate) use story::label;
+pub(crate) use table::{costs, costs_by_agent, ended, layout, summary};
+pub(crate) use tale::Tale;
 pub(crate) use transcript::{Outputs, transcript};
-pub(crate) use tree::{Content, Row, rows};
+pub(crate) use tree::{Content, Overview, Row, overview};
+
+/// How long an agent worked, or has worked so far, in milliseconds.
+pub(crate) fn elapsed(node: &Node) -> u64 {
+    let end = if matches!(node.doing, Doing::Ended(_)) { node.changed_at } else { clock::now() };
+    end.saturating_sub(node.started_at)
+}
+
+/// The columns that a text takes, character by character: terminals that join some of them take fewer, none takes more.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
 
 /// Cuts a text to so many columns.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
+    if width(text) <= columns {
         return text.to_owned();
     }
     let mut fitted = String::new();
@@ -33,9 +62,24 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
     fitted
 }
 
+/// Puts things beside each other, and below each other where there is no room.
+pub(crate) fn filled<'a>(things: impl Iterator<Item = &'a str>, gap: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for thing in things {
+        match lines.last_mut() {
+            Some(line) if width(line) + width(gap) + width(thing) <= columns => {
+                line.push_str(gap);
+                line.push_str(thing);
+            }
+            _ => lines.push(thing.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Fills a text up to so many columns.
 pub(crate) fn pad(text: &str, columns: usize) -> String {
-    let blanks = columns.saturating_sub(text.width());
+    let blanks = columns.saturating_sub(width(text));
     format!("{text}{}", " ".repeat(blanks))
 }
 
@@ -50,5 +94,10 @@ mod tests {
         assert_eq!(fit("abc", 3), "abc");
         assert_eq!(fit("abc", 0), "");
         assert_eq!(pad("日", 4), "日  ");
+    }
+
+    #[test]
+    fn what_has_no_room_stands_below() {
+        assert_eq!(filled(["ab", "日", "c", "defgh"].into_iter(), " ", 5), ["ab 日", "c", "defgh"]);
     }
 }

@@ -3,16 +3,25 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use unicode_width::UnicodeWidthChar;
+
+/// How many marks a letter may carry: no language needs more.
+const MOST_MARKS: usize = 4;
+
 /// Whether a character could move the cursor, change the order of what is read, or hide.
 fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}'
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{feff}' | '\u{3164}' | '\u{ffa0}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
             | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
             | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}')
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Text of several lines: line ends and tabs stay, whatever else is hostile is shown as `\u{..}`.
@@ -33,10 +42,13 @@ pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Text for a place that has one line: white space of any kind is a blank.
+/// Text for a place that has one line: white space of any kind is a blank. What takes no column of its own is left out
+/// where it chooses between pictures, whose width no two terminals agree on, and where it is piled up.
 pub(crate) fn line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
+    let mut marks = 0;
     for c in text.trim().chars() {
+        marks = if c.width() == Some(0) { marks + 1 } else { 0 };
         match c {
             '\n' | '\r' | '\t' => {
                 if !shown.ends_with(' ') {
@@ -44,6 +56,8 @@ pub(crate) fn line(text: &str) -> String {
                 }
             }
             c if is_hostile(c) => escape(c, &mut shown),
+            '\u{fe00}'..='\u{fe0f}' => {}
+            _ if marks > MOST_MARKS => {}
             c => shown.push(c),
         }
     }
@@ -94,6 +108,13 @@ mod tests {
         assert!(matches!(lines(text), Cow::Borrowed(same) if same == text));
         assert_eq!(lines("a\r\nb"), "a\nb");
         assert_eq!(line("a\n\tb\r\n"), "a b");
+    }
+
+    #[test]
+    fn marks_are_not_piled_up_and_pictures_have_one_width() {
+        assert_eq!(line(&format!("a{}b", "\u{301}".repeat(99))), format!("a{}b", "\u{301}".repeat(4)));
+        assert_eq!(line("\u{2714}\u{fe0f} ok"), "\u{2714} ok");
+        assert_eq!(line("x\u{e0100}\u{3164}"), "x\\u{e0100}\\u{3164}");
     }
 
     #[test]

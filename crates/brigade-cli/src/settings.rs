@@ -4,21 +4,23 @@
 
 mod agents;
 mod environment;
+mod examine;
 mod keys;
 mod layers;
 mod nearest;
 mod prices;
 mod project;
 mod providers;
+mod schema;
 mod web;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use brigade::Limits;
 use brigade::model::PriceList;
 use brigade::tool::WebSettings;
+use brigade::{Asks, Limits};
 use brigade_core::faces::delegate::SwarmConfig;
 use brigade_core::faces::spawn::SpawnConfig;
 use brigade_core::faces::subagent::SubagentConfig;
@@ -30,6 +32,7 @@ use toml::{Table, Value};
 
 use crate::args::{Flags, Global};
 use crate::failure::Failure;
+use crate::terminal;
 use crate::trust::{self, TrustedProject};
 use crate::units;
 
@@ -37,10 +40,12 @@ use environment::nowhere;
 
 pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
+pub(crate) use examine::{Layer, State as LayerState};
 pub(crate) use layers::Layers;
-pub(crate) use nearest::nearest;
+pub(crate) use nearest::near;
 pub(crate) use project::ProjectConfig;
 pub(crate) use providers::{Key, Offer, Providers};
+pub(crate) use schema::schema;
 pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
@@ -72,6 +77,8 @@ pub(crate) struct Settings {
     pub(crate) budget: Budget,
     /// Which calls are allowed.
     pub(crate) permissions: Permissions,
+    /// Who is asked about calls.
+    pub(crate) asks: Asks,
     /// How the network is read.
     pub(crate) web: Web,
     /// The folder that tools work in.
@@ -119,6 +126,16 @@ impl Settings {
     /// Settings without those of any project: enough to find a session, whose folder says which project counts.
     pub(crate) fn of_the_person(global: &Global) -> Result<Settings, Failure> {
         Settings::layered(Environment::read()?, None, global, &Flags::default())
+    }
+
+    /// Settings that no file changes, and where the configuration would be: for a person who has none yet.
+    pub(crate) fn without_files(global: &Global) -> Result<Settings, Failure> {
+        let environment = Environment::read()?;
+        let places = Places::of(&environment)?;
+        let mut layers = Layers::defaults()?;
+        layers.add_environment(&environment.brigade)?;
+        layers.add_set(&global.set)?;
+        Settings::resolve(environment, places, layers, global, &Flags::default())
     }
 
     fn layered(
@@ -206,6 +223,7 @@ impl Settings {
             limits: raw.limits.resolve()?,
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
             budget: raw.budget.resolve()?,
+            asks: raw.permissions.questions.resolve(),
             permissions: raw.permissions.resolve(),
             web: raw.web.resolve()?,
             folder: folder(&environment, flags),
@@ -230,6 +248,7 @@ impl Settings {
 }
 
 /// Where configuration and data are, before anybody looked.
+#[derive(Clone)]
 struct Places {
     config: PathBuf,
     skills: PathBuf,
@@ -357,6 +376,8 @@ struct RawLimits {
     lead_turns: Option<u32>,
     child_turns: Option<u32>,
     child_timeout: Option<Value>,
+    question_timeout: Option<Value>,
+    retry_pause: Option<Value>,
     shell_timeout: Option<Value>,
     max_depth: Option<u32>,
     concurrency: Option<u32>,
@@ -371,6 +392,8 @@ impl RawLimits {
             lead_turns: self.lead_turns.unwrap_or(defaults.lead_turns),
             child_turns: self.child_turns.unwrap_or(defaults.child_turns),
             child_timeout: duration(self.child_timeout.as_ref(), defaults.child_timeout)?,
+            question_timeout: duration(self.question_timeout.as_ref(), defaults.question_timeout)?,
+            retry_pause: duration(self.retry_pause.as_ref(), defaults.retry_pause)?,
             max_depth: self.max_depth.unwrap_or(defaults.max_depth),
             concurrency: self.concurrency.map_or(defaults.concurrency, |number| number.max(1) as usize),
             result_bytes: self.result_bytes.map_or(defaults.result_bytes, |number| number as usize),
@@ -388,6 +411,7 @@ fn duration(value: Option<&Value>, default: Duration) -> Result<Duration, Failur
 #[serde(default)]
 struct RawPermissions {
     mode: Option<Mode>,
+    questions: Questions,
     allow: Vec<Rule>,
     ask: Vec<Rule>,
     deny: Vec<Rule>,
@@ -396,7 +420,7 @@ struct RawPermissions {
 impl RawPermissions {
     fn resolve(self) -> Permissions {
         Permissions {
-            mode: self.mode.unwrap_or(Mode::Edit),
+            mode: self.mode.unwrap_or_else(default_mode),
             allow: self.allow,
             ask: self.ask,
             deny: self.deny,
@@ -404,8 +428,36 @@ impl RawPermissions {
     }
 }
 
+/// Whether a person is asked about calls.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Questions {
+    /// At a terminal.
+    #[default]
+    Auto,
+    /// Always: whoever runs this without a terminal answers from another one.
+    Wait,
+    /// Never.
+    Refuse,
+}
+
+impl Questions {
+    fn resolve(self) -> Asks {
+        match self {
+            Questions::Auto if terminal::can_ask() => Asks::Person,
+            Questions::Wait => Asks::Person,
+            Questions::Auto | Questions::Refuse => Asks::Nobody,
+        }
+    }
+}
+
+/// Where somebody can be asked, everything but reading is asked about; elsewhere that would stop all work.
+fn default_mode() -> Mode {
+    if terminal::can_ask() { Mode::Ask } else { Mode::Edit }
+}
+
 /// The values that are in force where nobody says otherwise, as a table like any other layer.
-fn default_table() -> Result<Table, toml::ser::Error> {
+fn default_table(mode: Mode) -> Result<Table, toml::ser::Error> {
     let limits = Limits::default();
     let swarm = SwarmConfig::default();
     let budget = brigade::DEFAULT_BUDGET;
@@ -449,7 +501,8 @@ fn default_table() -> Result<Table, toml::ser::Error> {
                 ("lead_turns", number(limits.lead_turns.into())),
                 ("child_turns", number(limits.child_turns.into())),
                 ("child_timeout", time(limits.child_timeout)),
-                ("question_timeout", text("10m")),
+                ("question_timeout", time(limits.question_timeout)),
+                ("retry_pause", time(limits.retry_pause)),
                 ("shell_timeout", text("2m")),
                 ("max_depth", number(limits.max_depth.into())),
                 ("concurrency", number(limits.concurrency as u64)),
@@ -459,7 +512,13 @@ fn default_table() -> Result<Table, toml::ser::Error> {
         ),
         (
             "permissions".to_owned(),
-            section(vec![("mode", text("edit")), ("allow", empty()), ("ask", empty()), ("deny", empty())]),
+            section(vec![
+                ("mode", text(mode.as_str())),
+                ("questions", text("auto")),
+                ("allow", empty()),
+                ("ask", empty()),
+                ("deny", empty()),
+            ]),
         ),
         (
             "web".to_owned(),

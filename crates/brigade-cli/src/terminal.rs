@@ -18,6 +18,12 @@ pub(crate) fn colour(environment: &Environment) -> Colour {
     if shows_progress(environment) && !environment.no_color { Colour::On } else { Colour::Off }
 }
 
+/// The colours of standard output.
+pub(crate) fn colour_of_results(environment: &Environment) -> Colour {
+    let is_dumb = environment.term.as_deref().is_none_or(|term| term == "dumb");
+    if reads_results() && !is_dumb && !environment.no_color { Colour::On } else { Colour::Off }
+}
+
 /// Whether standard error is a terminal on which lines can be drawn again.
 pub(crate) fn shows_progress(environment: &Environment) -> bool {
     std::io::stderr().is_terminal() && environment.term.as_deref().is_some_and(|term| term != "dumb")

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use crate::clock;
+
 const NANO: u64 = 1_000_000_000;
 
-/// Reads a duration: `500ms`, `30s`, `10m`, `2h`, `1h30m`; a bare number is seconds.
+/// Reads a duration: `500ms`, `30s`, `10m`, `2h`, `1h30m`, `2d`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let refuse = || format!("'{text}' is not a duration: write 500ms, 30s, 10m, 2h or 1h30m");
+    let refuse = || format!("'{text}' is not a duration: write 500ms, 30s, 10m, 2h, 1h30m or 2d");
     let mut rest = text.trim();
     let mut millis: u64 = 0;
     if rest.is_empty() {
@@ -23,6 +25,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
             "" if rest.is_empty() && millis == 0 => 1000,
             "m" => 60_000,
             "h" => 3_600_000,
+            "d" => 86_400_000,
             _ => return Err(refuse()),
         };
         rest = &rest[letters..];
@@ -32,6 +35,37 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("'{text}' leaves no time; write at least 1ms"));
     }
     Ok(Duration::from_millis(millis))
+}
+
+/// The moment from which on something counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// So long before now.
+    Ago(Duration),
+    /// A moment, in UTC milliseconds.
+    At(u64),
+}
+
+impl Since {
+    /// The moment, in UTC milliseconds.
+    pub(crate) fn moment(self) -> u64 {
+        match self {
+            Since::Ago(time) => {
+                clock::now().saturating_sub(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+            }
+            Since::At(moment) => moment,
+        }
+    }
+}
+
+/// Reads a moment: a duration before now, or a day such as `2026-11-16`, which begins at midnight UTC.
+pub(crate) fn since(text: &str) -> Result<Since, String> {
+    if let Some(moment) = clock::midnight(text.trim()) {
+        return Ok(Since::At(moment));
+    }
+    duration(text).map(Since::Ago).map_err(|_| {
+        format!("'{text}' is neither a time before now such as 30m, 12h or 2d, nor a day such as 2026-11-16")
+    })
 }
 
 /// Reads an amount of dollars as nano-dollars, exactly.
@@ -142,9 +176,19 @@ mod tests {
         assert_eq!(read("10m"), Ok(600_000));
         assert_eq!(read("1h30m"), Ok(5_400_000));
         assert_eq!(read("250ms"), Ok(250));
+        assert_eq!(read("2d"), Ok(172_800_000));
         assert_eq!(read("90"), Ok(90_000));
         for wrong in ["", "m", "10x", "-1s", "1.5h", "0s", "99999999999999999999s", "10m5", "10 m"] {
             assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn moments_are_days_or_times_before_now() {
+        assert_eq!(since("2d"), Ok(Since::Ago(Duration::from_secs(172_800))));
+        assert_eq!(since("1970-01-02"), Ok(Since::At(86_400_000)));
+        for wrong in ["", "yesterday", "2026-13-01", "2026-02-30", "2026-1-1", "16.11.2026"] {
+            assert!(since(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -164,8 +164,14 @@ pub enum Event {
     Asked {
         /// The call.
         call: CallId,
-        /// The question.
+        /// The call, whole: the tool, a space, and its arguments as JSON.
         what: Text,
+        /// The rule or mode that asks.
+        #[serde(default)]
+        why: String,
+        /// The rule that "always" would add for this session, where one can say it exactly.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        always: Option<String>,
         /// When the default answers, in UTC milliseconds.
         until: u64,
         /// What is answered then.
@@ -275,7 +281,7 @@ pub enum Effect {
     Opaque,
 }
 
-/// An answer to a question.
+/// An answer to a question. It counts for the session that asked: for none above, below or beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {

@@ -183,6 +183,12 @@ impl Permissions {
     /// When several rules match, the verdict names the least of them in the order of [`Rule`], so that the
     /// order in which rules were written never shows.
     pub fn check(&self, action: &Action<'_>) -> Verdict {
+        self.check_with(&[], action)
+    }
+
+    /// Decides one call of a session for which a person has permitted some calls for good. These rules answer what
+    /// would be asked; what a `deny` rule may be about is asked all the same.
+    pub fn check_with(&self, always: &[Rule], action: &Action<'_>) -> Verdict {
         let target = Target::of(action.subject);
         let denies = || self.deny.iter().map(|rule| (binds(rule, action, &target), rule));
         if let Some((_, rule)) =
@@ -193,15 +199,35 @@ impl Permissions {
         if self.mode == Mode::Plan && action.kind != Kind::Pure {
             return Verdict::Deny { reason: plan_reason(action.tool) };
         }
+        let doubts = denies().any(|(found, _)| found != Match::No);
+        if !doubts && is_allowed(always, action, &target) {
+            return Verdict::Allow;
+        }
         let asks = self.ask.iter().map(|rule| (binds(rule, action, &target), rule));
         let doubt = denies().chain(asks).filter(|(found, _)| *found != Match::No).map(|(_, rule)| rule).min();
         if let Some(rule) = doubt {
             return Verdict::Ask { rule: Some(rule.clone()) };
         }
-        if self.is_free(action.kind, &target) || self.is_allowed(action, &target) {
+        if self.is_free(action.kind, &target) || is_allowed(&self.allow, action, &target) {
             return Verdict::Allow;
         }
         Verdict::Ask { rule: None }
+    }
+
+    /// The rule by which a person can permit this very call for good. None where no rule says just this: a command
+    /// line of several parts or with expansions, or a call that a `deny` rule may be about.
+    pub fn exact_rule(&self, action: &Action<'_>) -> Option<Rule> {
+        let target = Target::of(action.subject);
+        if self.deny.iter().any(|rule| binds(rule, action, &target) != Match::No) {
+            return None;
+        }
+        let text = match action.subject {
+            Subject::Nothing => action.tool.to_owned(),
+            Subject::Path(path) => format!("{}({})", action.tool, path::literal(path)),
+            Subject::Command(text) | Subject::Host(text) => format!("{}({text})", action.tool),
+        };
+        let rule: Rule = text.parse().ok()?;
+        (rule.is_exact() && is_allowed(std::slice::from_ref(&rule), action, &target)).then_some(rule)
     }
 
     /// Whether a tool that visits many files may show this one: false when a `deny` or `ask` rule with a path
@@ -232,21 +258,21 @@ impl Permissions {
             Kind::Other => self.mode >= Mode::Auto,
         }
     }
+}
 
-    fn is_allowed(&self, action: &Action<'_>, target: &Target) -> bool {
-        let rules = || self.allow.iter().filter(|rule| rule.names(action.tool)).map(Rule::matcher);
-        rules().any(|matcher| match (matcher, target) {
-            (Matcher::Any, _) => true,
-            (Matcher::Path(glob), Target::Path(path)) => glob.allows(path),
-            (Matcher::Host(rule), Target::Host(host)) => rule.allows(host),
-            _ => false,
-        }) || match target {
-            // The parts of one command line may each be allowed by another rule.
-            Target::Command(command) => command.is_allowed(|words| {
-                rules().any(|matcher| matches!(matcher, Matcher::Command(rule) if rule.allows(words)))
-            }),
-            _ => false,
-        }
+fn is_allowed(rules: &[Rule], action: &Action<'_>, target: &Target) -> bool {
+    let rules = || rules.iter().filter(|rule| rule.names(action.tool)).map(Rule::matcher);
+    rules().any(|matcher| match (matcher, target) {
+        (Matcher::Any, _) => true,
+        (Matcher::Path(glob), Target::Path(path)) => glob.allows(path),
+        (Matcher::Host(rule), Target::Host(host)) => rule.allows(host),
+        _ => false,
+    }) || match target {
+        // The parts of one command line may each be allowed by another rule.
+        Target::Command(command) => command.is_allowed(|words| {
+            rules().any(|matcher| matches!(matcher, Matcher::Command(rule) if rule.allows(words)))
+        }),
+        _ => false,
     }
 }
 

@@ -20,11 +20,12 @@ pub use ledger::{Ledger, Meter, Worst};
 pub use transcript::{Transcript, grace_words};
 
 use crate::delegation::{Delegation, Outcome, Status, Waiting, Which};
-use crate::event::{CallFault, Event, Speaker};
+use crate::event::{Answer, CallFault, Event, Speaker};
 use crate::grant::Grant;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Reply, Stop};
 use crate::money::{Amount, Spent};
+use crate::permission::Rule;
 use calls::Calls;
 
 /// How often a turn is asked again after faults that may pass.
@@ -166,6 +167,8 @@ pub struct State {
     reminders: u32,
     /// The bytes of the longest result that a child brought.
     longest_result: usize,
+    /// What a person has permitted this session for good.
+    always: Vec<Rule>,
 }
 
 impl State {
@@ -200,6 +203,7 @@ impl State {
             background_after: None,
             reminders: 0,
             longest_result: 0,
+            always: Vec::new(),
         }
     }
 
@@ -264,7 +268,7 @@ impl State {
                 self.returned(child, *spent);
             }
             Event::Asked { call, .. } => self.calls.asked(*call),
-            Event::Answered { call, answer, .. } => self.calls.answered(*call, answer),
+            Event::Answered { call, answer, .. } => self.answered(*call, answer),
             Event::LimitReached { which } => {
                 self.limit.get_or_insert(*which);
             }
@@ -500,6 +504,18 @@ impl State {
 
     fn forget_wait(&mut self, waiting: Waiting) {
         self.awaited = self.awaited.saturating_sub(usize::from(waiting == Waiting::Foreground));
+    }
+
+    /// A rule that cannot be read permits the call it was said about, and nothing after it.
+    fn answered(&mut self, call: CallId, answer: &Answer) {
+        let is_taken = self.calls.answered(call, answer);
+        if let Answer::Always(rule) = answer
+            && is_taken
+            && let Ok(rule) = rule.parse()
+            && !self.always.contains(&rule)
+        {
+            self.always.push(rule);
+        }
     }
 
     fn give_up_report(&mut self) {

@@ -1,6 +1,8 @@
 //! Projections of a tree's log: who worked for whom, what it cost, what was said. The terminal, JSON output, tests
 //! and later the browser all read these.
 
+mod questions;
+
 use std::collections::BTreeMap;
 
 use crate::delegation::{Face, Outcome};
@@ -9,6 +11,10 @@ use crate::faces::subagent;
 use crate::id::{CallId, Hash, SessionId};
 use crate::money::Spent;
 use crate::state::Purpose;
+
+pub use questions::Question;
+
+use questions::Questions;
 
 /// What an agent is doing.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,6 +124,7 @@ pub struct Said {
 pub struct Tree {
     nodes: BTreeMap<SessionId, Node>,
     said: Vec<Said>,
+    questions: Questions,
 }
 
 impl Tree {
@@ -145,6 +152,31 @@ impl Tree {
         &self.said
     }
 
+    /// The questions that wait for a person, in the order in which they were asked.
+    pub fn questions(&self) -> impl Iterator<Item = &Question> {
+        self.questions.iter()
+    }
+
+    /// What a session waits for a person to answer.
+    pub fn question(&self, session: &SessionId) -> Option<&Question> {
+        self.questions().find(|question| question.session == *session)
+    }
+
+    /// The labels of a session and of those above it, from the top.
+    pub fn lineage(&self, session: &SessionId) -> Vec<&str> {
+        let mut labels = Vec::new();
+        let mut next = self.nodes.get(session);
+        while let Some(node) = next {
+            labels.push(node.label.as_str());
+            // The path is the tree: a log that says otherwise leads nowhere.
+            let above = node.parent.as_ref();
+            let above = above.filter(|parent| **parent != node.session && parent.contains(&node.session));
+            next = above.and_then(|parent| self.nodes.get(parent));
+        }
+        labels.reverse();
+        labels
+    }
+
     /// The sessions below and including `root`, depth first, in the order in which they were delegated.
     pub fn walk(&self, root: &SessionId) -> Vec<&Node> {
         let mut nodes = Vec::new();
@@ -165,6 +197,7 @@ impl Tree {
 
     /// Takes one record into account.
     pub fn apply(&mut self, record: &Record) {
+        self.questions.apply(record);
         match &record.event {
             Event::Started { delegation, parent, depth, grant, .. } => {
                 let label = delegation.role.clone().or_else(|| delegation.agent.clone());

@@ -17,13 +17,16 @@
 //! its main process dies with the guard, [`run`] answers [`GuardError::Died`], but processes that it had
 //! detached before stay. On systems other than Linux there is no subreaper; there the guard ends the command's
 //! process group only, and [`end_stale`] finds nothing.
+//!
+//! A command is guarded, not confined: it has the rights of its user. [`Abilities`] says what the kernel would offer.
 
+mod abilities;
 mod error;
 mod guard;
 mod job;
 #[expect(
     unsafe_code,
-    reason = "signal dispositions and the steps between fork and exec have no safe interface"
+    reason = "signal dispositions, the steps between fork and exec and the version of Landlock have no safe interface"
 )]
 mod os;
 mod output;
@@ -32,6 +35,7 @@ mod protocol;
 mod runner;
 mod stale;
 
+pub use abilities::{Abilities, Cgroups, Namespaces};
 pub use error::GuardError;
 pub use guard::guard_main;
 pub use job::{End, Finished, GuardCommand, Job, ResourceLimits};

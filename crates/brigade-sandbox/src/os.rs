@@ -1,4 +1,5 @@
-//! The steps that have no safe interface: signal dispositions, and what a child does between fork and exec.
+//! The steps that have no safe interface: signal dispositions, what a child does between fork and exec, and the question
+//! which Landlock there is.
 //!
 //! The closures given to `pre_exec` run in a forked copy of a process that may have had threads. They call
 //! only functions that are safe there: plain system calls, no allocation, no lock.
@@ -105,6 +106,26 @@ pub(crate) fn catch_end_signals() {
     }
     // SAFETY: ignoring a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// The version of Landlock that the kernel speaks; none where it has no Landlock, or has it switched off.
+pub(crate) fn landlock_version() -> Option<u32> {
+    #[cfg(target_os = "linux")]
+    {
+        const ASK_FOR_VERSION: libc::c_uint = 1;
+        // SAFETY: with this flag, no attributes and no size the call makes nothing and only answers with a number.
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_landlock_create_ruleset,
+                std::ptr::null::<libc::c_void>(),
+                0 as libc::size_t,
+                ASK_FOR_VERSION,
+            )
+        };
+        u32::try_from(answer).ok().filter(|version| *version > 0)
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
 }
 
 /// Whether a signal asked the guard to end.

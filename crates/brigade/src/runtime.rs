@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade_core::event::Speaker;
+use brigade_core::event::{Answer, Speaker};
 use brigade_core::faces::delegate::Keep;
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE, settle_model};
 use brigade_core::grant::{Access, Authority, Grant};
-use brigade_core::state::Round;
-use brigade_core::{Agent, Delegation, Event, Face, Limit, Record, SessionId, State, Status};
+use brigade_core::permission::Rule;
+use brigade_core::state::{CallProgress, Round};
+use brigade_core::{Agent, CallId, Delegation, Event, Face, Limit, Record, SessionId, State, Status};
 use tokio::task::JoinHandle;
 
 use crate::clock;
@@ -309,6 +310,24 @@ impl Runtime {
     /// Asks a session to stop, whoever runs it.
     pub async fn cancel(&self, session: &SessionId, by: &str) -> Result<(), RunError> {
         self.outside_word(session, Event::CancelAsked { by: by.to_owned() }).await
+    }
+
+    /// Answers a question of a session, whoever runs it. The first answer counts.
+    pub async fn answer(
+        &self,
+        session: &SessionId,
+        call: CallId,
+        answer: Answer,
+        by: &str,
+    ) -> Result<(), RunError> {
+        if let Answer::Always(rule) = &answer {
+            rule.parse::<Rule>().map_err(|error| RunError::Rule(error.to_string()))?;
+        }
+        let state = fold(session, &self.core.store.read(session, 0).await?);
+        if state.call(call).is_none_or(|state| state.progress != CallProgress::Asked) || !state.is_running() {
+            return Err(RunError::NotAsked { session: session.clone(), call });
+        }
+        self.outside_word(session, Event::Answered { call, answer, by: by.to_owned() }).await
     }
 
     async fn outside_word(&self, session: &SessionId, event: Event) -> Result<(), RunError> {

@@ -5,6 +5,7 @@
 //! always before an effect, and before anyone else learns of a result.
 
 mod act;
+mod ask;
 mod compact;
 mod group;
 mod kin;
@@ -16,7 +17,6 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade_core::delegation::Which;
 use brigade_core::event::{CallFault, Speaker, VERSION};
 use brigade_core::message::Stop;
 use brigade_core::money::Amount;
@@ -108,6 +108,8 @@ pub(crate) struct Driver {
     /// The edit that is under way, and those that wait for it.
     editing: Option<CallId>,
     deferred: VecDeque<CallId>,
+    /// Calls that a person is asked about, and when the default answers.
+    asking: BTreeMap<CallId, Option<Instant>>,
     last_kit: Option<group::LastKit>,
     /// Whether those that wait can only be lent to when another loan comes back.
     waits_for_refund: bool,
@@ -183,6 +185,7 @@ impl Driver {
             lent: Vec::new(),
             editing: None,
             deferred: VecDeque::new(),
+            asking: BTreeMap::new(),
             last_kit: None,
             waits_for_refund: false,
             asked: HashSet::new(),
@@ -389,17 +392,20 @@ impl Driver {
             // The last children of a call were refused: nobody is out whose end could wake this session.
             return self.answer_finished().await;
         }
+        if self.take_up_answers().await? {
+            return Ok(());
+        }
         self.flush().await?;
         if self.running_tools == 0 {
-            // A session that waits for its children is not active.
+            // A session that waits for its children or for a person is not active.
             self.slot = None;
         }
+        let alarm = self.alarm();
         let first = tokio::select! {
             biased;
             message = self.inbox.recv() => message,
-            () = sleep_until(self.deadline) => {
-                self.record(Event::LimitReached { which: Which::Time });
-                self.deadline = None;
+            () = sleep_until(alarm) => {
+                self.ring();
                 return Ok(());
             }
         };
@@ -457,6 +463,9 @@ impl Driver {
         for call in std::mem::take(&mut self.deferred) {
             self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
         }
+        for call in std::mem::take(&mut self.asking).into_keys() {
+            self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
+        }
         self.drop_waiting(&reason);
     }
 
@@ -475,6 +484,7 @@ impl Driver {
         }
         let mut slot = self.tree.slots.go_on(&self.lane());
         while self.state.cancelled().is_none() {
+            let alarm = self.alarm();
             tokio::select! {
                 biased;
                 granted = &mut slot => {
@@ -482,10 +492,7 @@ impl Driver {
                     return Ok(());
                 }
                 message = self.inbox.recv() => self.take_aside(message).await?,
-                () = sleep_until(self.deadline) => {
-                    self.record(Event::LimitReached { which: Which::Time });
-                    self.deadline = None;
-                }
+                () = sleep_until(alarm) => self.ring(),
             }
         }
         Ok(())

@@ -31,6 +31,8 @@ pub struct Settings {
     pub budget: Budget,
     /// Which calls are allowed.
     pub permissions: Permissions,
+    /// Who is asked about calls that a rule or the mode wants to be asked about.
+    pub asks: Asks,
     /// Which models agents may choose.
     pub models: Names,
     /// The folder that tools work in.
@@ -45,6 +47,16 @@ pub struct Settings {
     pub instructions: Option<Arc<str>>,
 }
 
+/// Who is asked about a call before it runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Asks {
+    /// Nobody: the call is refused at once, and the agent reads what would permit it.
+    #[default]
+    Nobody,
+    /// A person, who answers with [`Runtime::answer`](crate::Runtime::answer) from this or any other process.
+    Person,
+}
+
 /// Limits of single sessions and of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -54,6 +66,8 @@ pub struct Limits {
     pub child_turns: u32,
     /// How long a child may take.
     pub child_timeout: Duration,
+    /// How long a question waits for a person before the answer is no.
+    pub question_timeout: Duration,
     /// How deep a tree may get, over all faces.
     pub max_depth: u32,
     /// Active sessions at once in a tree.
@@ -74,6 +88,7 @@ impl Default for Limits {
             lead_turns: 50,
             child_turns: 50,
             child_timeout: Duration::from_secs(600),
+            question_timeout: Duration::from_secs(600),
             max_depth: 10,
             concurrency: 64,
             result_bytes: 16_384,
@@ -105,6 +120,7 @@ impl Settings {
             limits: Limits::default(),
             budget: DEFAULT_BUDGET,
             permissions: Permissions { mode: Mode::Edit, ..Permissions::default() },
+            asks: Asks::Nobody,
             models: Names::Any,
             workspace,
             tools: Toolbox::standard(),

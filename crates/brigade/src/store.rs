@@ -18,7 +18,7 @@ pub use codec::DecodeError;
 pub use export::{Cut, ImportError, Imported, export, import};
 pub use holder::{Holder, Liveness};
 pub use memory::MemoryStore;
-pub use sqlite::SqliteStore;
+pub use sqlite::{Checkup, Integrity, SqliteStore};
 
 /// A place in the store: increasing, with gaps.
 pub type Pos = u64;

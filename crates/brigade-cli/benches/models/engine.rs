@@ -7,10 +7,12 @@ use brigade::model::openai::OpenAi;
 use brigade::model::{Endpoint, Pace, Times};
 use brigade::store::sqlite::SqliteStore;
 use brigade::{Models, Runtime, Settings, Task, Workspace};
+use tempfile::TempDir;
 
 use crate::Work;
 
-pub(crate) fn run(base: &str, work: Work) {
+/// Does the work, and gives the folder that the store is in: to remove it is no part of the work.
+pub(crate) fn run(base: &str, work: Work) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(&folder.path().join("sessions.db")).unwrap());
     let mut settings = Settings::new("mock/m", Workspace::open(folder.path()).unwrap());
@@ -44,4 +46,5 @@ pub(crate) fn run(base: &str, work: Work) {
             assert_eq!(ending.spent.agents, children as u64);
         }
     });
+    folder
 }

@@ -10,6 +10,7 @@ use super::tell::is_run;
 use crate::args::{Cancel, Global, OutputFormat};
 use crate::engine;
 use crate::failure::{Exit, Failure};
+use crate::named;
 use crate::output;
 use crate::settings::Settings;
 
@@ -19,10 +20,10 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 /// Runs it.
 pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, Failure> {
-    let session = engine::session(&cancel.id)?;
     let mut settings = Settings::of_the_person(global)?;
     engine::many_threads()?.block_on(async {
         let store = engine::store(&settings)?;
+        let session = named::session(&*store, &cancel.id).await?;
         // A folder that is gone is no reason not to stop.
         if let Some(folder) =
             engine::recorded_folder(&*store, &session).await?.filter(|folder| folder.is_dir())

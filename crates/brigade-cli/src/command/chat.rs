@@ -2,9 +2,7 @@
 
 mod answers;
 mod commands;
-mod editor;
 mod history;
-mod keys;
 mod line;
 mod plain;
 mod room;

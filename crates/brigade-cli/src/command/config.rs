@@ -1,4 +1,4 @@
-//! `brigade config`: what is in force, and why.
+//! `brigade config`: what is in force and why, and what can be written.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,27 @@ use crate::args::{Config, ConfigCommand, Global, OutputFormat};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::safe;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 /// Runs it.
 pub(crate) fn run(global: &Global, config: &Config) -> Result<Exit, Failure> {
-    let ConfigCommand::Show = config.command;
+    match config.command {
+        ConfigCommand::Show => show(global),
+        ConfigCommand::Schema => schema(global),
+    }
+}
+
+/// The same for every machine: what is configured here does not change what may be.
+fn schema(global: &Global) -> Result<Exit, Failure> {
+    let schema = settings::schema()?;
+    match global.output_format {
+        OutputFormat::Text => output::text(&format!("{schema:#}"))?,
+        OutputFormat::Json | OutputFormat::StreamJson => output::json(&schema)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn show(global: &Global) -> Result<Exit, Failure> {
     let settings = Settings::to_look(global)?;
     let layers = settings.layers.without_secrets();
     match global.output_format {

@@ -16,18 +16,20 @@ use crate::terminal;
 
 /// How long a server on this machine has to say what it has, where nobody asked for it by name.
 const GLANCE: Duration = Duration::from_secs(1);
+/// How long a provider has where somebody asked whether all is well.
+const CHECK: Duration = Duration::from_secs(5);
 /// How long a provider has that somebody asked for.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A provider, whether it can be used, and what is known of its models.
-struct Found {
-    offer: Offer,
-    state: State,
-    models: BTreeMap<String, About>,
+pub(crate) struct Found {
+    pub(crate) offer: Offer,
+    pub(crate) state: State,
+    pub(crate) models: BTreeMap<String, About>,
 }
 
 /// Whether a provider can be used.
-enum State {
+pub(crate) enum State {
     /// It has its key, or needs none.
     Ready,
     /// It is on this machine and has so many models.
@@ -44,7 +46,7 @@ enum State {
 
 impl State {
     /// Whether a task can be given to one of its models, as far as one can tell.
-    fn is_usable(&self) -> bool {
+    pub(crate) fn is_usable(&self) -> bool {
         match self {
             State::Ready => true,
             State::Running(models) => *models > 0,
@@ -62,10 +64,7 @@ pub(crate) fn run(global: &Global, models: &Models) -> Result<Exit, Failure> {
         let name = wanted.split('/').next().unwrap_or_default();
         offers.retain(|offer| offer.name == name);
         if offers.is_empty() {
-            let near = settings.providers.nearest(name).unwrap_or_default();
-            return Err(Failure::usage(format!(
-                "there is no provider '{name}'; the nearest is '{near}'; all are listed by: brigade models"
-            )));
+            return Err(Failure::usage(settings.providers.unknown(name)));
         }
     }
     let asked = if models.provider.is_some() { Asked::ByName } else { Asked::AtAGlance };
@@ -84,28 +83,39 @@ pub(crate) fn run(global: &Global, models: &Models) -> Result<Exit, Failure> {
 
 /// What somebody wants to know.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+pub(crate) enum Asked {
     /// How things are: only servers on this machine are asked, and briefly.
     AtAGlance,
+    /// Whether all that have a key answer.
+    Closely,
     /// All about one provider.
     ByName,
 }
 
-async fn look(settings: &Settings, offers: Vec<Offer>, asked: Asked) -> Vec<Found> {
+impl Asked {
+    /// How long a provider has to answer.
+    fn limit(self) -> Duration {
+        match self {
+            Asked::AtAGlance => GLANCE,
+            Asked::Closely => CHECK,
+            Asked::ByName => PATIENCE,
+        }
+    }
+}
+
+/// Looks at providers, all at once.
+pub(crate) async fn look(settings: &Settings, offers: Vec<Offer>, asked: Asked) -> Vec<Found> {
     let mut questions = Vec::new();
     let mut states = Vec::new();
     for offer in &offers {
         states.push(match first_look(offer, asked) {
-            Look::At(place) => {
-                let limit = if asked == Asked::ByName { PATIENCE } else { GLANCE };
-                match offer.endpoint(&settings.environment) {
-                    Ok(endpoint) => {
-                        questions.push((endpoint.with_total_limit(limit), offer.api));
-                        Err(place)
-                    }
-                    Err(cause) => Ok(State::Wrong(cause)),
+            Look::At(place) => match offer.endpoint(&settings.environment) {
+                Ok(endpoint) => {
+                    questions.push((endpoint.with_total_limit(asked.limit()), offer.api));
+                    Err(place)
                 }
-            }
+                Err(cause) => Ok(State::Wrong(cause)),
+            },
             Look::No(state) => Ok(state),
         });
     }

@@ -9,6 +9,7 @@ use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::finish::{self, Hints};
 use crate::follow::{self, Interrupts, View};
+use crate::named;
 use crate::output;
 use crate::progress::Progress;
 use crate::settings::Settings;
@@ -16,10 +17,10 @@ use crate::terminal;
 
 /// Runs it.
 pub(crate) fn run(global: Global, resume: Resume) -> Result<Exit, Failure> {
-    let session = engine::session(&resume.id)?;
     let person = Settings::of_the_person(&global)?;
     engine::many_threads()?.block_on(async {
         let store = engine::store(&person)?;
+        let session = named::session(&*store, &resume.id).await?;
         let settings = engine::at_home(&global, &resume.flags, &*store, &session).await?;
         let runtime = engine::runtime(&settings, store)?;
         match go_on(&global, &resume.flags, &settings, &runtime, &session).await? {

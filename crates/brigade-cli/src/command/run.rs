@@ -14,10 +14,8 @@ use crate::follow::{self, Interrupts, View};
 use crate::progress::Progress;
 use crate::safe;
 use crate::settings::{LEAD, Settings};
+use crate::suggest;
 use crate::terminal;
-
-const MODELS_THERE_ARE: &str =
-    "Name a model as PROVIDER/MODEL, such as ollama/qwen3, or a script as script:FILE; or try brigade demo.";
 
 /// Runs it.
 pub(crate) fn run(global: Global, run: args::Run) -> Result<Exit, Failure> {
@@ -63,7 +61,7 @@ pub(super) async fn begin(
     let agent = named_agent(settings, &runtime.settings().agents)?;
     let has_model = agent.as_ref().is_some_and(|agent| agent.model.is_some() || agent.provider.is_some());
     if settings.model.is_none() && !has_model {
-        return Err(no_model(settings));
+        return Err(suggest::no_model(settings, text));
     }
     if let Some(agent) = agent {
         task = task.agent(agent);
@@ -72,7 +70,11 @@ pub(super) async fn begin(
         task = task.timeout(timeout);
     }
     runtime.prepare(task).await.map_err(|error| match error {
-        RunError::Setup(_) => Failure::from(error).hint(MODELS_THERE_ARE),
+        RunError::Setup(_) => {
+            // An agent of a file may have a model of its own.
+            let model = settings.model.as_deref().filter(|_| settings.agent == LEAD).unwrap_or_default();
+            Failure::from(error).hint(suggest::instead(settings, model))
+        }
         other => other.into(),
     })
 }
@@ -115,13 +117,4 @@ fn standard_input() -> Result<String, Failure> {
         .read_to_string(&mut text)
         .map_err(|error| Failure::usage(format!("the task cannot be read from standard input: {error}")))?;
     Ok(text)
-}
-
-fn no_model(settings: &Settings) -> Failure {
-    Failure::usage(format!(
-        "there is no model to run with.\n\
-         Name one with --model PROVIDER/MODEL, or with `model = \"...\"` in {}.\n\
-         To see a brigade at work without any: brigade demo",
-        settings.config_file.display()
-    ))
 }

@@ -1,42 +1,48 @@
 //! `brigade sessions`: looking at sessions, moving them, removing them.
 
+mod export;
+mod list;
+mod search;
+mod table;
+
 use std::io::Read;
 use std::path::Path;
 
-use brigade::store::{self, RootSummary};
+use brigade::store;
 use brigade::{Store, StoreError};
+use brigade_core::SessionId;
 use brigade_core::view::Node;
-use brigade_core::{Event, Record, SessionId, State};
 use serde_json::{Value, json};
 
-use crate::args::{Global, OutputFormat, Sessions, SessionsCommand};
-use crate::clock;
+use crate::args::{
+    ExportFormat, Global, OutputFormat, Sessions, SessionsCommand, SessionsExport, SessionsList,
+};
 use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::follow::View;
+use crate::named;
 use crate::output;
 use crate::progress;
-use crate::render::{self, Outputs, fit, pad};
+use crate::render::{self, Branch, Breadth, Outputs, Spans, Tale};
 use crate::report;
 use crate::safe;
 use crate::settings::Settings;
-use crate::terminal::{self, Colour};
+use crate::terminal;
 use crate::units;
+use list::Most;
 
 /// Runs it.
 pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, Failure> {
     let settings = Settings::of_the_person(global)?;
-    let look = Look { global, store: engine::store(&settings)? };
+    let look = Look { global, store: engine::store(&settings)?, settings };
     engine::one_thread()?.block_on(async {
         match sessions.command {
-            SessionsCommand::List => look.list().await,
-            SessionsCommand::Show { id } => look.show(&engine::session(&id)?).await,
-            SessionsCommand::Tree { id } => look.tree(&engine::session(&id)?).await,
-            SessionsCommand::Export { id, output } => {
-                look.export(&engine::session(&id)?, output.as_deref()).await
-            }
+            SessionsCommand::List(list) => look.list(&list).await,
+            SessionsCommand::Show { id, full } => look.show(&look.named(&id).await?, full).await,
+            SessionsCommand::Tree { id, full } => look.tree(&look.named(&id).await?, full).await,
+            SessionsCommand::Export(export) => look.export(&export).await,
             SessionsCommand::Import { file } => look.import(&file).await,
-            SessionsCommand::Rm { id } => look.remove(&engine::session(&id)?).await,
+            SessionsCommand::Rm { id } => look.remove(&look.named(&id).await?).await,
         }
     })
 }
@@ -44,6 +50,7 @@ pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, Failure> 
 struct Look<'a> {
     global: &'a Global,
     store: std::sync::Arc<dyn Store>,
+    settings: Settings,
 }
 
 impl Look<'_> {
@@ -51,79 +58,26 @@ impl Look<'_> {
         self.global.output_format == OutputFormat::Text
     }
 
-    async fn list(&self) -> Result<Exit, Failure> {
-        let mut entries = Vec::new();
-        for summary in self.store.roots().await? {
-            entries.push(self.entry(&summary).await);
-        }
+    async fn named(&self, text: &str) -> Result<SessionId, Failure> {
+        named::session(&*self.store, text).await
+    }
+
+    async fn list(&self, list: &SessionsList) -> Result<Exit, Failure> {
+        let listing = list::find(&*self.store, list, Most::new(list, self.is_text())).await?;
         if !self.is_text() {
-            let all: Vec<Value> = entries.iter().map(Entry::json).collect();
-            output::json(&all)?;
-        } else if entries.is_empty() {
-            output::note(
-                "There are no sessions yet. Start one with: brigade run \"TASK\", or look at: brigade demo",
-            );
-        } else {
-            let width = entries.iter().map(|entry| entry.id.as_str().len()).max().unwrap_or_default();
-            let head = format!(
-                "{} {} {} {} task",
-                pad("id", width),
-                pad("age", 4),
-                pad("state", 12),
-                pad("agent", 10)
-            );
-            let lines: Vec<String> = entries.iter().map(|entry| entry.line(width)).collect();
-            output::text(&format!("{head}\n{}", lines.join("\n")))?;
+            output::json(&listing.json())?;
+            return Ok(Exit::Done);
+        }
+        if !listing.is_empty() {
+            output::text(&listing.text(terminal::room_for_results()))?;
+        }
+        if let Some(remark) = listing.remark(list) {
+            output::note(&remark);
         }
         Ok(Exit::Done)
     }
 
-    async fn entry(&self, summary: &RootSummary) -> Entry {
-        let mut entry = Entry {
-            id: summary.root.clone(),
-            at: None,
-            state: self.state(summary).await,
-            agent: String::new(),
-            task: String::new(),
-            problem: None,
-        };
-        match &summary.first {
-            Ok(first) => {
-                entry.at = Some(first.at);
-                if let Event::Started { delegation, .. } = &first.event {
-                    let agent = delegation.role.as_deref().or(delegation.agent.as_deref());
-                    entry.agent = agent.unwrap_or("lead").to_owned();
-                    entry.task = delegation.task.to_string();
-                }
-            }
-            Err(error) => entry.problem = Some(error.to_string()),
-        }
-        if let Err(error) = &summary.last {
-            entry.problem.get_or_insert_with(|| error.to_string());
-        }
-        entry
-    }
-
-    async fn state(&self, summary: &RootSummary) -> &'static str {
-        if summary.runner.is_some() {
-            return "running";
-        }
-        match &summary.last {
-            Err(StoreError::Newer { .. }) => "newer",
-            Err(_) => "damaged",
-            Ok(Record { event: Event::Ended { outcome, .. }, .. }) => outcome.status.word(),
-            Ok(last) if last.event.is_outside_word() => match self.store.read(&summary.root, 0).await {
-                Ok(records) => {
-                    let state = State::fold(summary.root.clone(), records.iter().map(|record| &record.event));
-                    state.ended().map_or("interrupted", |outcome| outcome.status.word())
-                }
-                Err(_) => "damaged",
-            },
-            Ok(_) => "interrupted",
-        }
-    }
-
-    async fn show(&self, session: &SessionId) -> Result<Exit, Failure> {
+    async fn show(&self, session: &SessionId, full: bool) -> Result<Exit, Failure> {
         let (records, fault) = self.store.read_prefix(session).await?;
         if records.is_empty() && fault.is_none() {
             return Err(StoreError::Unknown(session.clone()).into());
@@ -131,8 +85,9 @@ impl Look<'_> {
         let mut view = View::new(session.clone());
         records.iter().for_each(|record| view.apply(record));
         if self.is_text() {
-            let outputs = if self.global.verbose { Outputs::Whole } else { Outputs::Folded };
-            output::text(&render::transcript(&records, outputs))?;
+            let outputs = if full || self.global.verbose { Outputs::Whole } else { Outputs::Folded };
+            let colour = terminal::colour_of_results(&self.settings.environment);
+            output::raw(&render::transcript(&records, outputs, colour))?;
             for (key, value) in view.tree.node(session).and_then(Node::metadata).unwrap_or_default() {
                 output::text(&format!("{key}: {}", safe::line(&value)))?;
             }
@@ -144,52 +99,75 @@ impl Look<'_> {
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
     }
 
-    async fn tree(&self, session: &SessionId) -> Result<Exit, Failure> {
-        let (view, fault) = self.readable(session).await?;
-        if view.tree.nodes().is_empty() {
-            return Err(fault.unwrap_or_else(|| StoreError::Unknown(session.clone())).into());
-        }
+    async fn tree(&self, session: &SessionId, full: bool) -> Result<Exit, Failure> {
+        let (tale, fault) = self.readable(session).await?;
+        let view = &tale.view;
         if self.is_text() {
-            output::raw(&render::costs(&view, Colour::Off, usize::MAX))?;
+            let breadth = if full { Breadth::Whole } else { Breadth::Folded };
+            let colour = terminal::colour_of_results(&self.settings.environment);
+            let room = terminal::room_for_results();
+            output::raw(&render::branches(view, &tale.spans, breadth, colour, room))?;
             for said in view.tree.said() {
                 output::text(&format!("[{}]: {}", safe::line(&said.role), safe::line(&said.text)))?;
             }
         } else {
-            let error = fault.as_ref().map(ToString::to_string);
-            output::json(&json!({ "session_id": session, "agents": report::agents(&view), "error": error }))?;
+            let agents = agents(&tale)?;
+            output::json(&json!({ "session_id": session, "agents": agents, "error": tale.fault }))?;
         }
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
     }
 
     /// What can be read of a tree, and why the rest can't.
-    async fn readable(&self, root: &SessionId) -> Result<(View, Option<StoreError>), Failure> {
-        let mut view = View::new(root.clone());
+    async fn readable(&self, root: &SessionId) -> Result<(Tale, Option<StoreError>), Failure> {
+        let (view, spans) = (View::new(root.clone()), Spans::default());
+        let mut tale = Tale { view, spans, records: Vec::new(), fault: None };
         let mut after = 0;
-        loop {
+        let fault = loop {
             match self.store.tail(root, after, 10_000).await {
                 Ok(page) => {
-                    let Some(last) = page.last() else { return Ok((view, None)) };
+                    let Some(last) = page.last() else { break None };
                     after = last.pos;
-                    page.iter().for_each(|record| view.apply(record));
+                    for record in &page {
+                        tale.view.apply(record);
+                        tale.spans.apply(record);
+                    }
+                    tale.records.extend(page);
                 }
-                Err(fault) => return Ok((view, Some(fault))),
+                Err(fault) => break Some(fault),
             }
+        };
+        if tale.view.tree.nodes().is_empty() {
+            return Err(fault.unwrap_or_else(|| StoreError::Unknown(root.clone())).into());
         }
+        tale.fault = fault.as_ref().map(ToString::to_string);
+        Ok((tale, fault))
     }
 
-    async fn export(&self, session: &SessionId, file: Option<&Path>) -> Result<Exit, Failure> {
-        if file.is_none() && terminal::reads_results() {
-            return Err(Failure::usage("an export is not for reading: use --output FILE, or a pipe"));
+    async fn export(&self, export: &SessionsExport) -> Result<Exit, Failure> {
+        let format = export::format(export);
+        let file = export::file(export);
+        if file.is_none() && format != ExportFormat::Md && terminal::reads_results() {
+            return Err(Failure::usage("this export is not for a terminal: use --output FILE, or a pipe"));
         }
-        let text = store::export(&*self.store, session).await?;
+        export::check(export)?;
+        let session = self.named(&export.id).await?;
+        let (text, fault) = match format {
+            ExportFormat::Jsonl => (store::export(&*self.store, &session).await?, None),
+            ExportFormat::Md | ExportFormat::Html => {
+                let (tale, fault) = self.readable(&session).await?;
+                let printed =
+                    if format == ExportFormat::Md { render::document(&tale) } else { render::html(&tale) };
+                (printed, fault)
+            }
+        };
         match file {
             None => output::raw(&text)?,
             Some(file) => {
-                write_new(file, &text)?;
+                export::write(file, &text, export)?;
                 output::note(&format!("{session} is written to {}", file.display()));
             }
         }
-        Ok(Exit::Done)
+        fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
     }
 
     async fn import(&self, file: &Path) -> Result<Exit, Failure> {
@@ -238,47 +216,22 @@ impl Look<'_> {
     }
 }
 
-/// Writes a file that only its owner can read: it holds all that was said.
-fn write_new(file: &Path, text: &str) -> Result<(), Failure> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = std::fs::OpenOptions::new();
-    let opened = options.write(true).create(true).truncate(true).mode(0o600).open(file);
-    opened
-        .and_then(|mut opened| opened.write_all(text.as_bytes()))
-        .map_err(|error| Failure::failed(format!("{} cannot be written: {error}", file.display())))
-}
-
-/// A session in the list.
-struct Entry {
-    id: SessionId,
-    at: Option<u64>,
-    state: &'static str,
-    agent: String,
-    task: String,
-    problem: Option<String>,
-}
-
-impl Entry {
-    fn line(&self, width: usize) -> String {
-        let age = self.at.map(|at| units::age(clock::now().saturating_sub(at))).unwrap_or_default();
-        let about = match &self.problem {
-            None => safe::line(self.task.trim().lines().next().unwrap_or_default()),
-            Some(problem) => safe::line(problem),
-        };
-        let agent = pad(&fit(&safe::line(&self.agent), 10), 10);
-        let id = pad(self.id.as_str(), width);
-        format!("{id} {} {} {agent} {}", pad(&age, 4), pad(self.state, 12), fit(&about, 60))
+/// Every agent of a tree for programs: its own part, and what its whole branch used up.
+fn agents(tale: &Tale) -> Result<Vec<Value>, Failure> {
+    let unwritable = |error| Failure::failed(format!("this cannot be written as JSON: {error}"));
+    let mut agents = Vec::new();
+    let nodes = tale.view.tree.walk(&tale.view.root);
+    for (node, agent) in nodes.into_iter().zip(report::agents(&tale.view)) {
+        let mut agent = serde_json::to_value(agent).map_err(unwritable)?;
+        let Branch { agents: count, turns, spent, time } = tale.branch(&node.session);
+        agent["branch"] = json!({
+            "agents": count,
+            "turns": turns,
+            "tokens": spent.usage.total(),
+            "cost_usd": units::float_dollars(spent.usd),
+            "duration_ms": time,
+        });
+        agents.push(agent);
     }
-
-    fn json(&self) -> Value {
-        json!({
-            "session_id": self.id,
-            "at": self.at,
-            "state": self.state,
-            "agent": self.agent,
-            "task": self.task,
-            "problem": self.problem,
-        })
-    }
+    Ok(agents)
 }

@@ -10,6 +10,7 @@ use super::resume::{GoneOn, go_on};
 use crate::args::{Global, OutputFormat, Tell};
 use crate::engine;
 use crate::failure::{Exit, Failure};
+use crate::named;
 use crate::output;
 use crate::settings::Settings;
 
@@ -19,7 +20,6 @@ pub(super) const GLANCE: Duration = Duration::from_millis(50);
 
 /// Runs it.
 pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
-    let session = engine::session(&tell.id)?;
     let text = tell.text.join(" ");
     if text.trim().is_empty() {
         return Err(Failure::usage("there is nothing to tell; say something after the id"));
@@ -27,6 +27,7 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
     let person = Settings::of_the_person(&global)?;
     engine::many_threads()?.block_on(async {
         let store = engine::store(&person)?;
+        let session = named::session(&*store, &tell.id).await?;
         let settings = engine::at_home(&global, &tell.flags, &*store, &session).await?;
         let runtime = engine::runtime(&settings, store)?;
         runtime.tell(&session, &text).await?;

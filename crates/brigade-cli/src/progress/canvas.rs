@@ -13,6 +13,9 @@ const HIDE_CURSOR: &str = "\u{1b}[?25l";
 const SHOW_CURSOR: &str = "\u{1b}[?25h";
 const CLEAR_BELOW: &str = "\u{1b}[J";
 const CLEAR_TO_END_OF_LINE: &str = "\u{1b}[K";
+/// Lines are cut at the edge while a frame is written: the window may have become narrower since it was laid out.
+const CUT_LINES: &str = "\u{1b}[?7l";
+const BREAK_LINES: &str = "\u{1b}[?7h";
 const RESET: &str = "\u{1b}[0m";
 
 /// Lines beneath the tree: a question, or a line that somebody types.
@@ -107,6 +110,7 @@ impl Canvas {
     }
 
     fn add(&mut self, lines: Vec<Line>, cursor: Option<(usize, usize)>, size: Size, frame: &mut String) {
+        frame.push_str(CUT_LINES);
         for (number, line) in lines.iter().enumerate() {
             if number > 0 {
                 frame.push_str("\r\n");
@@ -115,6 +119,7 @@ impl Canvas {
             frame.push_str(CLEAR_TO_END_OF_LINE);
         }
         frame.push_str(CLEAR_BELOW);
+        frame.push_str(BREAK_LINES);
         let last = lines.len().saturating_sub(1);
         let (row, column) = cursor.unwrap_or((0, 0));
         frame.push('\r');
@@ -241,6 +246,18 @@ mod tests {
         assert!(canvas.home((5, 4)).ends_with("\u{1b}[3A"));
         canvas.draw(lines, None, (80, 24));
         assert!(canvas.home((5, 24)).ends_with('\r'), "the cursor rests at the top");
+    }
+
+    #[test]
+    fn a_frame_that_comes_too_late_for_a_narrower_window_leaves_nothing() {
+        let mut terminal = avt::Terminal::new(20, 8).unwrap();
+        let mut canvas = Canvas::default();
+        let lines = || vec![line(&"x".repeat(50)), line(&"y".repeat(50))];
+        terminal.feed(canvas.draw(lines(), None, (80, 8)).as_str());
+        terminal.feed(canvas.draw(vec![line("a"), line("b")], None, (20, 8)).as_str());
+        assert_eq!(terminal.screen().text()[..3], ["a", "b", ""]);
+        terminal.feed(canvas.draw_below(&"z".repeat(25), vec![line("a")], None, (20, 8)).as_str());
+        assert_eq!(terminal.screen().text()[..3], ["z".repeat(25).as_str(), "a", ""]);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use brigade::Live;
-use brigade_core::event::CallFault;
+use brigade_core::event::{Answer, CallFault};
 use brigade_core::{Event, Record, Status};
 
 use super::said;
 use crate::follow::View;
 use crate::output;
+use crate::render::question;
 use crate::safe;
 use crate::units;
 
@@ -57,10 +58,27 @@ impl Lines {
         let label = safe::line(&node.label);
         let calls = self.detail == Detail::Calls;
         match &record.event {
+            Event::Started { .. } if record.session == view.root => {
+                Some(format!("{label}: started session={}", record.session))
+            }
             Event::Delegated { delegation, .. } => {
                 let role = delegation.role.as_deref().or(delegation.agent.as_deref()).unwrap_or_default();
                 let task: String = safe::line(delegation.task.as_str()).chars().take(100).collect();
                 Some(format!("{label} -> {}: {task}", safe::line(role)))
+            }
+            Event::Asked { call, .. } => {
+                let question = view.tree.question(&record.session).filter(|open| open.call == *call)?;
+                let who = question::lineage(question, &view.tree);
+                let what = safe::line(question.what.as_str());
+                Some(format!("{who} asks: {what} (brigade answer {} yes|no)", question.name()))
+            }
+            Event::Answered { answer, by, .. } => {
+                let answer = match answer {
+                    Answer::Once => "yes",
+                    Answer::Always(_) => "always",
+                    Answer::Deny { .. } => "no",
+                };
+                Some(format!("{label}: answered {answer} by {}", safe::line(by)))
             }
             Event::ToolStarted { call, .. } if calls => {
                 Some(format!("{label}: {}", view.call(&record.session, *call)))
@@ -78,17 +96,20 @@ impl Lines {
                 Some(format!("{label}: asked to stop by {}", safe::line(by)))
             }
             Event::Ended { outcome, .. } if record.session != view.root => {
-                let time = units::elapsed(record.at.saturating_sub(node.started_at));
-                let tokens = units::short(node.own.usage.total());
                 let cause = match &outcome.status {
                     Status::Failed { cause } | Status::Lost { cause } => format!(": {}", safe::line(cause)),
                     Status::Incomplete { limit } => format!(": {limit}"),
                     Status::Done | Status::Cancelled { .. } | Status::Detached => String::new(),
                 };
-                let turns = node.turns;
-                let word = if turns == 1 { "turn" } else { "turns" };
-                let status = outcome.status.word();
-                Some(format!("{label}: {status}{cause} ({turns} {word}, {tokens} tokens, {time})"))
+                Some(format!(
+                    "{label}: {} turns={} tokens={} cost={} time={} session={}{cause}",
+                    outcome.status.word(),
+                    node.turns,
+                    node.own.usage.total(),
+                    units::shown_dollars(node.own.usd),
+                    units::elapsed(record.at.saturating_sub(node.started_at)),
+                    record.session,
+                ))
             }
             _ => None,
         }

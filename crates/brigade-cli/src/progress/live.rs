@@ -1,14 +1,12 @@
 //! The live tree: drawn on standard error, again in the same place.
 
+use brigade_core::Spent;
 use brigade_core::view::{Doing, Node};
-use brigade_core::{SessionId, Status};
-use unicode_width::UnicodeWidthStr;
 
 use super::canvas::{Canvas, Footer, Line, Size};
-use crate::clock;
 use crate::follow::View;
 use crate::output;
-use crate::render::{Content, Row, fit, pad, rows};
+use crate::render::{self, Content, Row, fit, overview, pad};
 use crate::safe;
 use crate::terminal::{self, Colour};
 use crate::units;
@@ -28,6 +26,11 @@ pub(crate) struct LiveTree {
 impl LiveTree {
     pub(crate) fn new(colour: Colour) -> LiveTree {
         LiveTree { colour, canvas: Canvas::default(), header: Vec::new(), footer: None }
+    }
+
+    /// Whether it is drawn in colours.
+    pub(super) fn colour(&self) -> Colour {
+        self.colour
     }
 
     /// Draws the tree as it is now.
@@ -84,41 +87,69 @@ impl LiveTree {
     }
 
     fn lines(&self, view: &View, width: usize, most: usize) -> Vec<Line> {
-        let rows = rows(&view.tree, &view.root, most);
-        let widest = rows.iter().map(|row| label(row).width()).max().unwrap_or(0);
-        let columns = Columns::within(width, widest);
-        rows.iter().map(|row| self.line(row, view, &columns, width)).collect()
+        // A tree of one needs no sum.
+        let is_alone = view.tree.node(&view.root).is_none_or(|node| node.children.is_empty());
+        let overview = overview(&view.tree, &view.root, if is_alone { most } else { most.saturating_sub(1) });
+        let widest =
+            overview.rows.iter().map(|row| render::width(&row.prefix) + render::width(&label(row))).max();
+        let columns = Columns::within(width, widest.unwrap_or(0));
+        let mut lines: Vec<Line> =
+            overview.rows.iter().map(|row| self.row(row, view, &columns, width)).collect();
+        if !is_alone && let Some(root) = view.tree.node(&view.root) {
+            let agents = overview.tally.sum();
+            let numbers = columns.numbers(overview.turns, &overview.spent, render::elapsed(root));
+            let state = overview.tally.to_string();
+            lines.push(self.line(
+                ("", &format!("{agents} agents")),
+                &numbers,
+                (&state, "2"),
+                &columns,
+                width,
+            ));
+        }
+        lines
     }
 
-    fn line(&self, row: &Row<'_>, view: &View, columns: &Columns, width: usize) -> Line {
-        let name = fit(&label(row), columns.label);
-        let node = match row.content {
-            Content::Agent(node) => node,
-            Content::Folded(_) => {
-                return Line { width: name.width(), shown: self.colour.paint("2", &name) };
+    fn row(&self, row: &Row<'_>, view: &View, columns: &Columns, width: usize) -> Line {
+        let (node, active) = match row.content {
+            Content::Agent(node, active) => (node, active),
+            Content::Folded(tally) => {
+                let text = fit(&format!("{}… {tally}", row.prefix), width);
+                return Line { width: render::width(&text), shown: self.colour.paint("2", &text) };
             }
         };
-        let numbers = columns.numbers(node);
-        let Some(room) = width.checked_sub(columns.label + 2 + numbers.width()) else {
-            let name = fit(&name, width);
-            return Line { width: name.width(), shown: name };
+        let numbers = columns.numbers(node.turns, &node.own, render::elapsed(node));
+        let (doing, style) = doing(node, active, view);
+        self.line((&row.prefix, &label(row)), &numbers, (&doing, style), columns, width)
+    }
+
+    /// A line with a name behind its branches, numbers, and what is done in a style. What is done comes last and is
+    /// not filled up: a line is no longer than it has to be, so that a narrower window breaks few.
+    fn line(
+        &self,
+        (prefix, name): (&str, &str),
+        numbers: &str,
+        (doing, style): (&str, &str),
+        columns: &Columns,
+        width: usize,
+    ) -> Line {
+        let prefix = shortened(prefix, columns.name / 2);
+        let name_width = columns.name.saturating_sub(render::width(&prefix));
+        let name = pad(&fit(name, name_width), name_width);
+        let before = columns.name + 1 + if numbers.is_empty() { 0 } else { numbers.len() + 2 };
+        let Some(room) = width.checked_sub(before) else {
+            return Line { width: columns.name, shown: format!("{prefix}{name}") };
         };
-        let (doing, style) = doing(node, view);
-        let doing = pad(&fit(&doing, room), room);
-        let name = pad(&name, columns.label);
-        let line_width = name.width() + 1 + doing.width() + 1 + numbers.width();
-        let (prefix, rest) = match name.strip_prefix(&row.prefix) {
-            Some(rest) => (row.prefix.as_str(), rest),
-            None => ("", name.as_str()),
-        };
-        let shown = format!(
-            "{}{} {} {}",
-            self.colour.paint("2", prefix),
-            self.colour.paint("1", rest),
+        let doing = fit(doing, room);
+        let shown = [
+            self.colour.paint("2", &prefix),
+            self.colour.paint("1", &name),
+            " ".to_owned(),
+            self.colour.paint("2", numbers),
+            if numbers.is_empty() { String::new() } else { "  ".to_owned() },
             self.colour.paint(style, &doing),
-            self.colour.paint("2", &numbers)
-        );
-        Line { shown, width: line_width }
+        ];
+        Line { shown: shown.concat(), width: before + render::width(&doing) }
     }
 }
 
@@ -131,51 +162,67 @@ impl Drop for LiveTree {
 
 fn label(row: &Row<'_>) -> String {
     match row.content {
-        Content::Agent(node) => format!("{}{}", row.prefix, safe::line(&node.label)),
-        Content::Folded(count) => format!("{}… and {count} more", row.prefix),
+        Content::Agent(node, _) => safe::line(&node.label),
+        Content::Folded(_) => String::new(),
     }
+}
+
+/// The branches that lead to an agent, without those far above where there are too many.
+fn shortened(prefix: &str, room: usize) -> String {
+    let excess = prefix.chars().count().saturating_sub(room);
+    if excess == 0 {
+        return prefix.to_owned();
+    }
+    let rest: String = prefix.chars().skip(excess + 1).collect();
+    format!("…{rest}")
 }
 
 /// What fits beside the names.
 struct Columns {
-    label: usize,
+    name: usize,
     detail: Detail,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
+    Nothing,
     Time,
     Tokens,
     All,
 }
 
 impl Columns {
-    fn within(width: usize, widest_label: usize) -> Columns {
+    fn within(width: usize, widest_name: usize) -> Columns {
         let detail = match width {
-            0..=49 => Detail::Time,
-            50..=69 => Detail::Tokens,
+            0..=29 => Detail::Nothing,
+            30..=49 => Detail::Time,
+            50..=79 => Detail::Tokens,
             _ => Detail::All,
         };
-        Columns { label: widest_label.clamp(4, (width * 2 / 5).max(4)), detail }
+        let most = (width * 2 / 5).max(1);
+        Columns { name: widest_name.clamp(most.min(8), most), detail }
     }
 
-    fn numbers(&self, node: &Node) -> String {
-        let end = if matches!(node.doing, Doing::Ended(_)) { node.changed_at } else { clock::now() };
-        let time = units::elapsed(end.saturating_sub(node.started_at));
-        let tokens = units::short(node.own.usage.total());
+    fn numbers(&self, turns: u64, spent: &Spent, millis: u64) -> String {
+        let time = units::elapsed(millis);
+        let tokens = units::short(spent.usage.total());
         match self.detail {
+            Detail::Nothing => String::new(),
             Detail::Time => format!("{time:>6}"),
-            Detail::Tokens => format!("{tokens:>6} tok {time:>6}"),
+            Detail::Tokens => format!("{tokens:>5} tok {time:>6}"),
             Detail::All => {
-                let turns = format!("{} {}", node.turns, if node.turns == 1 { "turn " } else { "turns" });
-                format!("{turns:>8} {tokens:>5} tok {:>8} {time:>6}", units::shown_dollars(node.own.usd))
+                let turns = format!("{turns} {}", if turns == 1 { "turn " } else { "turns" });
+                format!("{turns:>9} {tokens:>5} tok {:>8} {time:>6}", units::shown_dollars(spent.usd))
             }
         }
     }
 }
 
 /// What an agent does, in words and in a style.
-fn doing(node: &Node, view: &View) -> (String, &'static str) {
+fn doing(node: &Node, active: usize, view: &View) -> (String, &'static str) {
+    if let Some(question) = view.tree.question(&node.session) {
+        return (format!("asks: {}", view.call(&node.session, question.call)), "33;1");
+    }
     match &node.doing {
         Doing::Waiting => ("waits for its turn".to_owned(), "2"),
         Doing::Thinking if view.waiting(&node.session).is_some() => {
@@ -189,31 +236,25 @@ fn doing(node: &Node, view: &View) -> (String, &'static str) {
             (view.doing(&node.session).map_or_else(|| safe::line(name), str::to_owned), "33")
         }
         Doing::Delegating => {
-            let active = |session: &&SessionId| {
-                view.tree.node(session).is_some_and(|child| !matches!(child.doing, Doing::Ended(_)))
+            let in_line = match view.in_line(&node.session) {
+                0 => String::new(),
+                count => format!(", {count} in line"),
             };
-            match node.children.iter().filter(active).count() {
-                0 => ("reads the results".to_owned(), "36"),
-                1 => ("waits for 1 agent".to_owned(), "2"),
-                count => (format!("waits for {count} agents"), "2"),
+            match active {
+                0 if in_line.is_empty() => ("reads the results".to_owned(), "36"),
+                1 => (format!("waits for 1 agent{in_line}"), "2"),
+                count => (format!("waits for {count} agents{in_line}"), "2"),
             }
         }
         Doing::Summarising => ("summarising".to_owned(), "33"),
         Doing::Finishing => ("last word".to_owned(), "33"),
-        Doing::Ended(outcome) => match &outcome.status {
-            Status::Done | Status::Detached => (outcome.status.word().to_owned(), "32"),
-            Status::Incomplete { limit } => (format!("incomplete: {limit}"), "33"),
-            Status::Failed { cause } | Status::Lost { cause } => {
-                (format!("{}: {}", outcome.status.word(), safe::line(cause)), "31")
-            }
-            Status::Cancelled { .. } => ("cancelled".to_owned(), "31"),
-        },
+        Doing::Ended(outcome) => render::ended(&outcome.status),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use brigade_core::{Budget, CallId, Delegation, Event, Grant, Hash, Limit, Record};
+    use brigade_core::{Budget, CallId, Delegation, Event, Grant, Hash, Limit, Record, SessionId};
 
     use super::*;
 
@@ -251,10 +292,14 @@ mod tests {
     fn no_line_is_wider_than_the_window() {
         let view = chain(9);
         for colour in [Colour::Off, Colour::On] {
-            for width in 10..120 {
+            for width in 1..120 {
                 for line in LiveTree::new(colour).lines(&view, width, 20) {
                     assert!(line.width <= width, "{} columns for {width}: {}", line.width, line.shown);
-                    assert!(colour == Colour::On || line.shown.width() == line.width, "{}", line.shown);
+                    assert!(
+                        colour == Colour::On || render::width(&line.shown) == line.width,
+                        "{}",
+                        line.shown
+                    );
                     assert!(colour == Colour::On || !line.shown.contains('\u{1b}'), "{}", line.shown);
                 }
             }

@@ -1,41 +1,25 @@
 //! What each agent cost.
 
-use brigade_core::view::{Doing, Node};
+use brigade_core::view::Doing;
 use brigade_core::{Spent, Status};
-use unicode_width::UnicodeWidthStr;
 
-use super::{Content, fit, pad, rows};
-use crate::clock;
+use super::{Content, Overview, elapsed, fit, overview, pad, width};
 use crate::follow::View;
 use crate::safe;
 use crate::terminal::Colour;
 use crate::units;
 
-/// The most agents that are listed.
-const MOST_ROWS: usize = 60;
+/// The most agents that are listed at the end of a run; the rest is folded.
+const MOST_ROWS: usize = 24;
 const LABEL: usize = 36;
-const STATE: usize = 18;
+/// The least that is left for the outcomes.
+const OUTCOME: usize = 10;
 /// The columns that are left out first where there is little room: turns, out, in, time.
-const LEFT_OUT: [usize; 4] = [2, 4, 3, 6];
+const LEFT_OUT: [usize; 4] = [1, 3, 2, 5];
 
 /// The tree with what each agent did and used up, and the sum, in at most so many columns.
 pub(crate) fn costs(view: &View, colour: Colour, columns: usize) -> String {
-    let rows = rows(&view.tree, &view.root, MOST_ROWS);
-    let mut lines = vec![["agent", "state", "turns", "in", "out", "cost", "time"].map(str::to_owned)];
-    for row in &rows {
-        lines.push(match row.content {
-            Content::Agent(node) => cells(&row.prefix, node),
-            Content::Folded(count) => {
-                let mut cells = std::array::from_fn(|_| String::new());
-                cells[0] = format!("{}… and {count} more", row.prefix);
-                cells
-            }
-        });
-    }
-    if rows.len() > 1 {
-        lines.push(total(view));
-    }
-    layout(&lines, colour, columns, 2, &LEFT_OUT)
+    table(view, colour, columns, usize::MAX / 2)
 }
 
 /// What all sessions of each agent used up, and the sum, in at most so many columns.
@@ -59,20 +43,53 @@ pub(crate) fn costs_by_agent(view: &View, colour: Colour, columns: usize) -> Str
     layout(&lines, colour, columns, 1, &[1, 3, 2])
 }
 
-fn cells(prefix: &str, node: &Node) -> [String; 7] {
-    let end = if matches!(node.doing, Doing::Ended(_)) { node.changed_at } else { clock::now() };
-    let label = format!("{prefix}{}", safe::line(&node.label));
-    let [input, output, cost] = amounts(&node.own);
-    let time = units::elapsed(end.saturating_sub(node.started_at));
-    [
-        fit(&label, LABEL),
-        fit(&state_word(&node.doing), STATE),
-        node.turns.to_string(),
-        input,
-        output,
-        cost,
-        time,
-    ]
+/// The same with few rows: whoever did not succeed is among them, others are counted.
+pub(crate) fn summary(view: &View, colour: Colour, columns: usize) -> String {
+    table(view, colour, columns, MOST_ROWS)
+}
+
+fn table(view: &View, colour: Colour, columns: usize, most: usize) -> String {
+    let overview = overview(&view.tree, &view.root, most);
+    let mut lines = vec![["agent", "turns", "in", "out", "cost", "time"].map(str::to_owned)];
+    let mut outcomes = vec![(String::from("outcome"), "2")];
+    for row in &overview.rows {
+        match row.content {
+            Content::Agent(node, _) => {
+                let name = fit(&format!("{}{}", row.prefix, safe::line(&node.label)), LABEL.min(columns / 2));
+                lines.push(cells(name, node.turns, &node.own, elapsed(node)));
+                outcomes.push(outcome(&node.doing));
+            }
+            Content::Folded(tally) => {
+                lines.push(std::array::from_fn(|column| match column {
+                    0 => format!("{}…", row.prefix),
+                    _ => String::new(),
+                }));
+                outcomes.push((tally.to_string(), "2"));
+            }
+        }
+    }
+    if overview.rows.len() > 1 {
+        let time = view.tree.node(&view.root).map_or(0, elapsed);
+        lines.push(cells("total".to_owned(), overview.turns, &overview.spent, time));
+        outcomes.push((total(&overview), "2"));
+    }
+    let numbers = layout(&lines, Colour::Off, columns.saturating_sub(OUTCOME + 2), 1, &LEFT_OUT);
+    let widest = numbers.lines().map(width).max().unwrap_or(0);
+    let room = columns.saturating_sub(widest + 2);
+    let mut text = String::new();
+    for (number, (line, (outcome, style))) in numbers.lines().zip(&outcomes).enumerate() {
+        let style = if number == 0 { "2" } else { style };
+        let line = if number == 0 { colour.paint("2", &pad(line, widest)) } else { pad(line, widest) };
+        let row = format!("{line}  {}", colour.paint(style, &fit(outcome, room)));
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn cells(name: String, turns: u64, spent: &Spent, millis: u64) -> [String; 6] {
+    let [input, output, cost] = amounts(spent);
+    [name, turns.to_string(), input, output, cost, units::elapsed(millis)]
 }
 
 fn amounts(spent: &Spent) -> [String; 3] {
@@ -81,28 +98,34 @@ fn amounts(spent: &Spent) -> [String; 3] {
     [units::short(input), units::short(usage.output), units::shown_dollars(spent.usd)]
 }
 
-fn total(view: &View) -> [String; 7] {
-    let spent = view.tree.spent(&view.root);
-    let turns: u64 = view.tree.walk(&view.root).iter().map(|node| node.turns).sum();
-    let [input, output, cost] = amounts(&spent);
-    let doubt = match spent.in_doubt.tokens {
-        0 => String::new(),
-        tokens => format!("{} tok in doubt", units::short(tokens)),
-    };
-    ["total".to_owned(), doubt, turns.to_string(), input, output, cost, String::new()]
+/// What became of all agents together.
+fn total(overview: &Overview<'_>) -> String {
+    match overview.spent.in_doubt.tokens {
+        0 => overview.tally.to_string(),
+        tokens => format!("{} tok in doubt; {}", units::short(tokens), overview.tally),
+    }
 }
 
-/// What became of an agent, in a word or two.
-fn state_word(doing: &Doing) -> String {
+/// What became of an agent, in words and in a style.
+pub(super) fn outcome(doing: &Doing) -> (String, &'static str) {
     match doing {
-        Doing::Waiting => "waiting".to_owned(),
+        Doing::Waiting => ("waiting".to_owned(), "2"),
         Doing::Thinking | Doing::Tool(_) | Doing::Delegating | Doing::Finishing | Doing::Summarising => {
-            "unfinished".to_owned()
+            ("unfinished".to_owned(), "33")
         }
-        Doing::Ended(outcome) => match &outcome.status {
-            Status::Incomplete { limit } => format!("incomplete: {limit}"),
-            status => status.word().to_owned(),
-        },
+        Doing::Ended(outcome) => ended(&outcome.status),
+    }
+}
+
+/// How an agent ended, in words and in a style.
+pub(crate) fn ended(status: &Status) -> (String, &'static str) {
+    match status {
+        Status::Done | Status::Detached => (status.word().to_owned(), "32"),
+        Status::Incomplete { limit } => (format!("incomplete: {limit}"), "33"),
+        Status::Failed { cause } | Status::Lost { cause } => {
+            (format!("{}: {}", status.word(), safe::line(cause)), "31")
+        }
+        Status::Cancelled { .. } => (status.word().to_owned(), "31"),
     }
 }
 
@@ -116,8 +139,10 @@ pub(crate) fn layout<const N: usize>(
     left_out: &[usize],
 ) -> String {
     let widths: [usize; N] =
-        std::array::from_fn(|column| lines.iter().map(|line| line[column].width()).max().unwrap_or(0));
-    let mut columns: Vec<usize> = (0..N).collect();
+        std::array::from_fn(|column| lines.iter().map(|line| width(&line[column])).max().unwrap_or(0));
+    // A column with nothing below its head says nothing.
+    let says = |column: &usize| *column == 0 || lines.iter().skip(1).any(|line| !line[*column].is_empty());
+    let mut columns: Vec<usize> = (0..N).filter(says).collect();
     for dispensable in left_out {
         let needed: usize = columns.iter().map(|column| widths[*column] + 2).sum();
         if needed <= room.saturating_add(2) {
@@ -128,10 +153,10 @@ pub(crate) fn layout<const N: usize>(
     let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {
         let cells = columns.iter().map(|column| {
-            let (cell, width) = (&line[*column], widths[*column]);
+            let (cell, room) = (&line[*column], widths[*column]);
             match *column < texts {
-                true => pad(cell, width),
-                false => format!("{}{cell}", " ".repeat(width.saturating_sub(cell.width()))),
+                true => pad(cell, room),
+                false => format!("{}{cell}", " ".repeat(room.saturating_sub(width(cell)))),
             }
         });
         let row = cells.collect::<Vec<_>>().join("  ");

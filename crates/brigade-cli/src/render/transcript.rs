@@ -1,16 +1,27 @@
-//! What was said and done in one session, for people.
+//! What was said and done in one session, for a terminal.
 
-use std::fmt::Write;
-
+use brigade_core::Record;
 use brigade_core::delegation::Status;
-use brigade_core::event::{Answer, Speaker};
-use brigade_core::{CallId, Event, Limit, Record, Reply, Spent};
 
+use super::story::{Began, Call, Change, Child, Item, Question, Story, Turn, cost, count, ending};
+use crate::clock;
 use crate::safe;
+use crate::terminal::Colour;
 use crate::units;
 
-/// How many lines of an output are shown.
-const FOLDED_LINES: usize = 12;
+/// How many lines of an output, and of a diff, are shown.
+const FOLDED_LINES: usize = 8;
+const FOLDED_DIFF: usize = 40;
+/// How much of one line is shown: of an output, and of a call.
+const FOLDED_LINE: usize = 400;
+const FOLDED_CALL: usize = 110;
+
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+const CYAN: &str = "36";
 
 /// How much of long texts is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,202 +32,392 @@ pub(crate) enum Outputs {
     Whole,
 }
 
-/// The records of a session as text.
-pub(crate) fn transcript(records: &[Record], outputs: Outputs) -> String {
-    let mut text = String::new();
-    let lines = match outputs {
-        Outputs::Folded => FOLDED_LINES,
-        Outputs::Whole => usize::MAX,
-    };
-    for record in records {
-        // Writing to a String does not fail.
-        let _ = entry(&mut text, record, lines);
+/// The records of a session as text that is safe for a terminal.
+pub(crate) fn transcript(records: &[Record], outputs: Outputs, colour: Colour) -> String {
+    let mut page = Page { text: String::new(), outputs, colour };
+    for item in &Story::of(records).items {
+        page.item(item, records);
     }
-    text
+    page.text
 }
 
-fn entry(text: &mut String, record: &Record, lines: usize) -> std::fmt::Result {
-    match &record.event {
-        Event::Started { delegation, grant, parent, depth, .. } => {
-            let who = delegation.role.as_deref().or(delegation.agent.as_deref()).unwrap_or("lead");
-            writeln!(text, "{} {}", heading(record.seq), safe::line(who))?;
-            if let Some(parent) = parent {
-                writeln!(text, "  delegated by {parent}, depth {depth}, through {}", delegation.face)?;
+struct Page {
+    text: String,
+    outputs: Outputs,
+    colour: Colour,
+}
+
+impl Page {
+    fn item(&mut self, item: &Item<'_>, records: &[Record]) {
+        match item {
+            Item::Began(began) => self.began(began, records),
+            Item::Heard { from, text } => {
+                self.heading(CYAN, &format!("{from} says"), "");
+                self.words(text);
             }
-            writeln!(text, "  may use: {} turns{}", grant.turns, budget(grant.budget))?;
-            warnings(text, &delegation.warnings)?;
-            if !delegation.task.is_empty() {
-                block(text, "task", delegation.task.as_str(), usize::MAX)?;
+            Item::Turn(turn) => self.turn(turn),
+            Item::Compacted { keep_from, summary } => {
+                self.heading(YELLOW, &format!("turns before {keep_from} became a summary"), "");
+                self.output(summary, 2);
             }
-            if let Some(context) = &delegation.context {
-                block(text, "context", context.as_str(), lines)?;
+            Item::Note(note) => self.heading(DIM, note, ""),
+            Item::Trouble(trouble) => self.heading(RED, trouble, ""),
+            Item::Ended { outcome, spent, took, result } => {
+                let style = if outcome.status == Status::Done { GREEN } else { RED };
+                let used = format!("{} with all below, in {}", cost(spent), units::elapsed(*took));
+                self.heading(style, &format!("ended: {}", ending(&outcome.status)), &used);
+                self.warnings(&outcome.warnings);
+                if let Some(result) = result {
+                    self.words(result);
+                }
             }
-            Ok(())
         }
-        Event::Resumed { epoch, downtime } => {
-            writeln!(
-                text,
-                "{} resumed after {} (runner {epoch})",
-                heading(record.seq),
-                units::elapsed(*downtime)
-            )
+    }
+
+    fn began(&mut self, began: &Began<'_>, records: &[Record]) {
+        let session = records.first().map(|record| record.session.to_string()).unwrap_or_default();
+        self.heading(BOLD, began.label, &session);
+        self.line(2, DIM, &format!("began {}, may use {}", clock::shown(began.at), began.allowance()));
+        if let Some(parent) = began.parent {
+            let (depth, face) = (began.depth, began.delegation.face);
+            self.line(2, DIM, &format!("delegated by {parent}, depth {depth}, through {face}"));
         }
-        Event::Heard { from, text: words } => {
-            let who = match from {
-                Speaker::Person => "the person".to_owned(),
-                Speaker::Parent => "the parent".to_owned(),
-                Speaker::Child(child) => child.to_string(),
-                Speaker::Runtime => "the runtime".to_owned(),
+        self.warnings(&began.delegation.warnings);
+        if !began.delegation.task.is_empty() {
+            self.heading(CYAN, &format!("{} asks", began.asker()), "");
+            self.words(began.delegation.task.as_str());
+        }
+        if let Some(context) = &began.delegation.context {
+            self.line(2, DIM, "with this to know:");
+            self.output(context.as_str(), 2);
+        }
+    }
+
+    fn turn(&mut self, turn: &Turn<'_>) {
+        let remark = turn.remark.map(|remark| format!("{remark}; ")).unwrap_or_default();
+        self.heading(BOLD, &format!("turn {}", turn.number), &format!("{remark}{}", cost(&turn.spent)));
+        if !turn.text.trim().is_empty() {
+            self.words(turn.text);
+        }
+        for call in &turn.calls {
+            self.call(call);
+        }
+    }
+
+    fn call(&mut self, call: &Call<'_>) {
+        let (mark, style) = match call.output {
+            None => ("?", YELLOW),
+            Some(output) if output.is_error() => ("✗", RED),
+            Some(_) => ("✓", GREEN),
+        };
+        let mut what = call.telling();
+        for (key, value) in call.others() {
+            what.push_str(&format!(" {key}={}", safe::line(&value)));
+        }
+        let what = match self.outputs {
+            Outputs::Folded => shortened(what.trim(), FOLDED_CALL),
+            Outputs::Whole => what.trim().to_owned(),
+        };
+        let (mark, name) = (self.colour.paint(style, mark), self.colour.paint(BOLD, &safe::line(call.name)));
+        let id = self.colour.paint(DIM, &format!("[{}]", call.id));
+        self.text.push_str(format!("  {mark} {id} {name} {what}").trim_end());
+        self.text.push('\n');
+        call.questions.iter().for_each(|question| self.question(question));
+        call.children.iter().for_each(|child| self.child(child));
+        if let Some(said) = call.said {
+            self.line(4, CYAN, "said to the person:");
+            self.output(said, 4);
+            return;
+        }
+        if let Some(change) = &call.change {
+            self.change(change);
+        }
+        match call.told_output() {
+            Some(text) if call.failed() => {
+                self.line(4, RED, "failed:");
+                self.output(text, 4);
+            }
+            Some(text) => self.output(text, 4),
+            None if call.output.is_none() => self.line(4, YELLOW, "no result"),
+            None => {}
+        }
+    }
+
+    fn question(&mut self, question: &Question<'_>) {
+        if !question.what.is_empty() {
+            self.line(4, YELLOW, &format!("asked: {}", question.what));
+        }
+        match &question.answer {
+            Some(answer) => self.line(4, YELLOW, &format!("answered: {answer}")),
+            None => self.line(4, YELLOW, "not answered yet"),
+        }
+    }
+
+    fn child(&mut self, child: &Child<'_>) {
+        self.line(4, CYAN, &format!("delegated to {} as {}", child.label, child.session));
+        match &child.returned {
+            None => self.line(4, YELLOW, "not returned yet"),
+            Some((outcome, spent, took)) => {
+                let style = if outcome.status == Status::Done { GREEN } else { RED };
+                let (how, took) = (ending(&outcome.status), units::elapsed(*took));
+                let agents = match spent.agents {
+                    0 => String::new(),
+                    agents => format!(" and {} below", count(agents, "agent")),
+                };
+                self.line(4, style, &format!("returned {how}, after {took}; used {}{agents}", cost(spent)));
+            }
+        }
+    }
+
+    fn change(&mut self, change: &Change) {
+        if let Some(remark) = change.remark {
+            self.line(4, DIM, remark);
+        }
+        let most = if self.outputs == Outputs::Whole { usize::MAX } else { FOLDED_DIFF };
+        for line in change.diff.lines().take(most) {
+            let style = match line.as_bytes().first() {
+                Some(b'+') => GREEN,
+                Some(b'-') => RED,
+                Some(b'@') => CYAN,
+                _ => "",
             };
-            block(text, &format!("{} heard from {who}", heading(record.seq)), words.as_str(), lines)
+            let shown = self.safe_line(line);
+            let painted = if style.is_empty() { shown } else { self.colour.paint(style, &shown) };
+            self.push(4, &painted);
         }
-        Event::Called { .. } | Event::ToolStarted { .. } => Ok(()),
-        Event::Replied { turn, reply, spent } => replied(text, record.seq, *turn, reply, spent, lines),
-        Event::CallFailed { turn, attempt, cause, .. } => {
-            let cause = safe::line(&cause.to_string());
-            writeln!(text, "{} turn {turn}, attempt {attempt} failed: {cause}", heading(record.seq))
+        self.hidden(change.diff.lines().count(), most, 4);
+    }
+
+    /// A line at the margin, and what is said of it more quietly.
+    fn heading(&mut self, style: &str, what: &str, more: &str) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
         }
-        Event::ToolEnded { call, output } => {
-            let how = if output.is_error() { "failed" } else { "gave" };
-            block(text, &format!("{} call {call} {how}", heading(record.seq)), output.text.as_str(), lines)
+        let what = self.colour.paint(style, &safe::line(what));
+        let more = self.colour.paint(DIM, &safe::line(more));
+        self.text.push_str(format!("{what}  {more}").trim_end());
+        self.text.push('\n');
+    }
+
+    fn line(&mut self, indent: usize, style: &str, text: &str) {
+        let painted = self.colour.paint(style, &safe::line(text));
+        self.push(indent, &painted);
+    }
+
+    fn warnings(&mut self, warnings: &[String]) {
+        warnings.iter().for_each(|warning| self.line(2, YELLOW, &format!("warning: {warning}")));
+    }
+
+    /// What somebody said, whole.
+    fn words(&mut self, text: &str) {
+        for line in text.trim_end().lines() {
+            self.push(2, &safe::lines(line));
         }
-        Event::Delegated { call, child, delegation, grant, .. } => {
-            let role = delegation.role.as_deref().or(delegation.agent.as_deref()).unwrap_or_default();
-            writeln!(
-                text,
-                "{} call {call} delegated to {} as {child}, lent {} turns{}",
-                heading(record.seq),
-                safe::line(role),
-                grant.turns,
-                budget(grant.budget)
-            )
+    }
+
+    /// What a tool gave, behind a bar, so that no line of it passes for one of ours.
+    fn output(&mut self, text: &str, indent: usize) {
+        let most = if self.outputs == Outputs::Whole { usize::MAX } else { FOLDED_LINES };
+        let bar = self.colour.paint(DIM, "│");
+        let text = text.trim_end();
+        for line in text.lines().take(most) {
+            let line = self.safe_line(line);
+            self.push(indent, &format!("{bar} {line}"));
         }
-        Event::Returned { child, outcome, spent } => {
-            let status = outcome.status.word();
-            writeln!(text, "{} {child} returned {status}, used {}", heading(record.seq), cost(spent))
+        self.hidden(text.lines().count(), most, indent);
+    }
+
+    fn hidden(&mut self, lines: usize, most: usize, indent: usize) {
+        if lines > most {
+            let hidden = count((lines - most) as u64, "more line");
+            self.line(indent, DIM, &format!("… {hidden} (--full)"));
         }
-        Event::Asked { call, what, .. } => {
-            block(text, &format!("{} call {call} asks", heading(record.seq)), what.as_str(), lines)
-        }
-        Event::Answered { call, answer, by } => {
-            let answer = match answer {
-                Answer::Once => "yes".to_owned(),
-                Answer::Always(rule) => format!("always: {}", safe::line(rule)),
-                Answer::Deny { word } => format!("no {}", safe::line(word.as_deref().unwrap_or_default())),
-            };
-            writeln!(text, "{} call {call} answered by {}: {answer}", heading(record.seq), safe::line(by))
-        }
-        Event::Said { text: words, .. } => {
-            block(text, &format!("{} said to the person", heading(record.seq)), words.as_str(), lines)
-        }
-        Event::LimitReached { which } => {
-            writeln!(text, "{} the limit of {which} is reached", heading(record.seq))
-        }
-        Event::Compacted { summary, keep_from } => block(
-            text,
-            &format!("{} turns before {keep_from} became a summary", heading(record.seq)),
-            summary.as_str(),
-            lines,
-        ),
-        Event::CancelAsked { by } => {
-            writeln!(text, "{} asked to stop by {}", heading(record.seq), safe::line(by))
-        }
-        Event::Ended { outcome, spent } => {
-            let status = match &outcome.status {
-                Status::Incomplete { limit } => format!("incomplete: {limit}"),
-                Status::Failed { cause } => format!("failed: {}", safe::line(cause)),
-                Status::Lost { cause } => format!("lost: {}", safe::line(cause)),
-                Status::Cancelled { by } => format!("cancelled by {}", safe::line(by)),
-                status @ (Status::Done | Status::Detached) => status.word().to_owned(),
-            };
-            writeln!(text, "{} ended: {status}; used {} with all below", heading(record.seq), cost(spent))?;
-            warnings(text, &outcome.warnings)?;
-            if outcome.text.is_empty() {
-                Ok(())
-            } else {
-                block(text, "result", outcome.text.as_str(), usize::MAX)
-            }
-        }
+    }
+
+    fn safe_line(&self, line: &str) -> String {
+        let line = safe::lines(line);
+        if self.outputs == Outputs::Whole { line.into_owned() } else { shortened(&line, FOLDED_LINE) }
+    }
+
+    fn push(&mut self, indent: usize, text: &str) {
+        let line = format!("{}{text}", " ".repeat(indent));
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
     }
 }
 
-fn replied(
-    text: &mut String,
-    seq: u64,
-    turn: u32,
-    reply: &Reply,
-    spent: &Spent,
-    lines: usize,
-) -> std::fmt::Result {
-    writeln!(text, "{} turn {turn}, {}", heading(seq), cost(spent))?;
-    if !reply.text.is_empty() {
-        block(text, "says", reply.text.as_str(), lines)?;
-    }
-    for (index, call) in (0..).zip(&reply.calls) {
-        let id = CallId { turn, index };
-        writeln!(
-            text,
-            "  call {id}: {} {}",
-            safe::line(&call.name),
-            folded_line(call.arguments.as_str(), lines)
-        )?;
-    }
-    Ok(())
-}
-
-fn folded_line(arguments: &str, lines: usize) -> String {
-    let line = safe::line(arguments);
-    let room = if lines == usize::MAX { usize::MAX } else { 400 };
+/// The beginning of a line, and how much there is more.
+fn shortened(line: &str, most: usize) -> String {
     let count = line.chars().count();
-    if count <= room {
-        return line;
+    if count <= most {
+        return line.to_owned();
     }
-    let kept: String = line.chars().take(room).collect();
-    format!("{kept}… ({} characters more)", count - room)
+    let kept: String = line.chars().take(most).collect();
+    format!("{kept}… ({} more characters)", count - most)
 }
 
-fn warnings(text: &mut String, warnings: &[String]) -> std::fmt::Result {
-    warnings.iter().try_for_each(|warning| writeln!(text, "  warning: {}", safe::line(warning)))
-}
-
-fn heading(seq: u64) -> String {
-    format!("#{seq}")
-}
-
-fn budget(budget: brigade_core::Budget) -> String {
-    let mut text = String::new();
-    if let Limit::AtMost(tokens) = budget.tokens {
-        text.push_str(&format!(", {tokens} tokens"));
-    }
-    if let Limit::AtMost(usd) = budget.usd {
-        text.push_str(&format!(", ${}", units::exact_dollars(usd)));
-    }
-    if let Limit::AtMost(agents) = budget.agents {
-        text.push_str(&format!(", {agents} agents"));
-    }
-    text
-}
-
-fn cost(spent: &Spent) -> String {
-    let usage = spent.usage;
-    let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-    let doubt = match spent.in_doubt.tokens {
-        0 => String::new(),
-        tokens => format!(", {tokens} in doubt"),
+#[cfg(test)]
+mod tests {
+    use brigade_core::event::{Answer, CallFault, Effect, Speaker};
+    use brigade_core::{
+        Budget, CallId, Delegation, Event, Grant, Hash, Limit, Outcome, Purpose, Reply, SessionId, Spent,
+        ToolCall, ToolOutput,
     };
-    format!("{input} tokens in, {} out{doubt}, ${}", usage.output, units::exact_dollars(spent.usd))
-}
 
-/// A heading and indented lines below it, folded.
-fn block(text: &mut String, heading: &str, body: &str, lines: usize) -> std::fmt::Result {
-    let indent = if heading.starts_with('#') { "  " } else { "    " };
-    writeln!(text, "{}{heading}:", &indent[2..])?;
-    let all: Vec<&str> = body.lines().collect();
-    for line in all.iter().take(lines) {
-        writeln!(text, "{indent}{}", safe::lines(line))?;
+    use super::*;
+
+    fn log(events: Vec<Event>) -> Vec<Record> {
+        let record =
+            |(seq, event)| Record { session: SessionId::root(1), seq, pos: seq, at: seq * 100, v: 1, event };
+        (0..).zip(events).map(record).collect()
     }
-    if all.len() > lines {
-        writeln!(text, "{indent}… and {} more (-v shows all)", units::lines(all.len() - lines))?;
+
+    fn started(task: &str) -> Event {
+        let hash = Hash::of(b"");
+        let grant =
+            Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
+        let delegation = Delegation { task: task.into(), ..Delegation::default() };
+        Event::Started { delegation, agent: hash, grant, parent: None, depth: 0 }
     }
-    Ok(())
+
+    fn called(purpose: Purpose) -> Event {
+        let reserved = brigade_core::Amount::default();
+        Event::Called { turn: 1, attempt: 1, purpose, reserved, request: Hash::of(b"") }
+    }
+
+    fn replied(turn: u32, text: &str, calls: &[(&str, &str)]) -> Event {
+        let call = |(name, arguments): &(&str, &str)| ToolCall {
+            name: (*name).to_owned(),
+            arguments: (*arguments).into(),
+            provider_id: None,
+        };
+        let calls = calls.iter().map(call).collect();
+        Event::Replied {
+            turn,
+            reply: Reply { text: text.into(), calls, ..Reply::default() },
+            spent: Spent::default(),
+        }
+    }
+
+    #[test]
+    fn what_seldom_happens_is_told_too() {
+        let (first, second) = (CallId { turn: 1, index: 0 }, CallId { turn: 1, index: 1 });
+        let asked = |call| Event::Asked {
+            call,
+            what: "shell {}".into(),
+            why: "Run it?".to_owned(),
+            always: None,
+            until: 0,
+            default: Answer::Deny { word: None },
+        };
+        let text = transcript(
+            &log(vec![
+                started("the task"),
+                called(Purpose::Turn),
+                Event::CallFailed {
+                    turn: 1,
+                    attempt: 1,
+                    cause: CallFault::Interrupted,
+                    spent: Spent::default(),
+                },
+                Event::Resumed { epoch: 2, downtime: 90_000 },
+                replied(1, "", &[("shell", "{\"command\":\"make\"}"), ("shell", "no json")]),
+                asked(first),
+                asked(second),
+                Event::Answered { call: first, answer: Answer::Once, by: "ann".to_owned() },
+                Event::ToolStarted { call: first, effect: Effect::Opaque, before: None, after: None },
+                Event::ToolEnded { call: first, output: ToolOutput::ok("made\u{1b}[2J") },
+                Event::Heard { from: Speaker::Person, text: "also\nthis".into() },
+                called(Purpose::Compaction),
+                replied(2, "all of it, short", &[]),
+                Event::Compacted { summary: "all of it, short".into(), keep_from: 1 },
+                Event::LimitReached { which: brigade_core::delegation::Which::Turns },
+                called(Purpose::Grace),
+                replied(3, "So far.", &[]),
+                Event::CancelAsked { by: "bob".to_owned() },
+                Event::ToolEnded { call: CallId { turn: 9, index: 0 }, output: ToolOutput::ok("") },
+                Event::Ended {
+                    outcome: Outcome::new(Status::Cancelled { by: "bob".to_owned() }, "what there is"),
+                    spent: Spent::default(),
+                },
+            ]),
+            Outputs::Folded,
+            Colour::Off,
+        );
+        insta::assert_snapshot!(text, @r"
+        lead  aaaaaaaaaaaaaaaaaaaaaaaaab
+          began 1970-01-01 00:00:00 UTC, may use 1 turn
+
+        the person asks
+          the task
+
+        turn 1, attempt 1 failed: the runner ended while the model was answering
+
+        resumed after 1m30s in which nobody ran it
+
+        turn 1  0 tokens in, 0 out, $0.0000
+          ✓ [1-0] shell make
+            asked: Run it?
+            answered: yes, says ann
+            │ made\u{1b}[2J
+          ? [1-1] shell no json
+            asked: Run it?
+            not answered yet
+            no result
+
+        the person says
+          also
+          this
+
+        summarised what was said before: 0 tokens in, 0 out, $0.0000
+
+        turns before 1 became a summary
+          │ all of it, short
+
+        the limit of turns is reached
+
+        turn 3  last word; 0 tokens in, 0 out, $0.0000
+          So far.
+
+        asked to stop by bob
+
+        tool ended, for a call that is not in this log
+
+        ended: cancelled by bob  0 tokens in, 0 out, $0.0000 with all below, in 1.9s
+          what there is
+        ");
+    }
+
+    #[test]
+    fn long_outputs_are_folded_unless_all_is_wanted() {
+        let long: String = (0..50).map(|line| format!("line {line} {}\n", "x".repeat(500))).collect();
+        let call = CallId { turn: 1, index: 0 };
+        let records = log(vec![
+            started("t"),
+            replied(1, "", &[("read_file", "{\"path\":\"a\"}")]),
+            Event::ToolEnded { call, output: ToolOutput::ok(long.as_str()) },
+        ]);
+        let folded = transcript(&records, Outputs::Folded, Colour::Off);
+        assert!(
+            folded.contains("… 42 more lines (--full)") && folded.contains("more characters)"),
+            "{folded}"
+        );
+        let whole = transcript(&records, Outputs::Whole, Colour::Off);
+        assert!(long.lines().all(|line| whole.contains(line)) && !whole.contains('…'), "{whole}");
+    }
+
+    #[test]
+    fn colours_are_ours_alone() {
+        let call = CallId { turn: 1, index: 0 };
+        let arguments = "{\"path\":\"a\",\"content\":\"\\u001b[31mred\"}";
+        let records = log(vec![
+            started("\u{1b}[31m"),
+            replied(1, "\u{1b}[31m", &[("write_file", arguments), ("\u{1b}[31m", "\u{1b}[31m")]),
+            Event::ToolEnded { call, output: ToolOutput::ok("done") },
+        ]);
+        let plain = transcript(&records, Outputs::Folded, Colour::Off);
+        assert!(!plain.contains('\u{1b}') && plain.contains("+\\u{1b}[31mred"), "{plain}");
+        let painted = transcript(&records, Outputs::Folded, Colour::On);
+        assert!(painted.contains("\u{1b}[32m+\\u{1b}[31mred\u{1b}[0m"), "{painted}");
+    }
 }

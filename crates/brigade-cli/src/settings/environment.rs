@@ -148,7 +148,7 @@ impl Environment {
     }
 
     /// The name of a model under which it is found again from anywhere.
-    pub(super) fn absolute_model(&self, model: &str) -> Result<String, Failure> {
+    pub(crate) fn absolute_model(&self, model: &str) -> Result<String, Failure> {
         let Some(file) = model.strip_prefix(SCRIPT) else { return Ok(model.to_owned()) };
         let path = self.absolute(Path::new(file));
         let unreadable =

@@ -1,5 +1,7 @@
 //! The keys of the configuration, and what their values look like.
 
+mod table;
+
 use std::time::Duration;
 
 use brigade_core::permission::Rule;
@@ -7,15 +9,20 @@ use toml::{Table, Value};
 
 use super::layers::quoted;
 use super::nearest::nearest;
-use super::providers::KINDS;
 use crate::units;
+
+use Kind::{
+    Count, Dollars, Flag, Models, Named, Number, Positive, Price, Rules, Section, Text, TextOrTexts, Texts,
+    Time, Tokens, Word,
+};
+pub(super) use table::ROOT;
 
 /// The word for no limit.
 pub(super) const UNLIMITED: &str = "unlimited";
 
 /// The most that a million tokens may cost, in nano-dollars: a million dollars.
-const MOST_PRICE: u64 = 1_000_000_000_000_000;
-const MOST_TOKENS: i64 = 1_000_000_000;
+pub(super) const MOST_PRICE: u64 = 1_000_000_000_000_000;
+pub(super) const MOST_TOKENS: i64 = 1_000_000_000;
 
 /// What stands at a key.
 #[derive(Debug)]
@@ -47,149 +54,15 @@ pub(super) enum Kind {
     /// A list of permission rules.
     Rules,
     /// A section with these keys.
-    Section(&'static [(&'static str, Kind)]),
+    Section(&'static [Key]),
     /// A section whose keys are names.
     Named(&'static Kind),
     /// A section whose keys are models.
     Models(&'static Kind),
 }
 
-use Kind::{
-    Count, Dollars, Flag, Models, Named, Number, Positive, Price, Rules, Section, Text, TextOrTexts, Texts,
-    Time, Tokens, Word,
-};
-
-const KEEP: Kind = Word(&["root", "none"]);
-
-/// All keys.
-pub(super) static ROOT: &[(&str, Kind)] = &[
-    ("model", Text),
-    ("fallbacks", Texts),
-    ("default_agent", Text),
-    ("store", Text),
-    ("agents", Section(&[("paths", Texts)])),
-    ("skills", Section(&[("paths", Texts)])),
-    ("memory", Section(&[("enabled", Flag)])),
-    (
-        "providers",
-        Named(&Section(&[
-            ("kind", Word(&KINDS)),
-            ("base_url", Text),
-            ("api_key_env", Text),
-            ("concurrency", Positive),
-            ("requests_per_minute", Positive),
-            ("tokens_per_minute", Positive),
-            ("connect_timeout", Time),
-            ("first_byte_timeout", Time),
-            ("idle_timeout", Time),
-            ("total_timeout", Time),
-            ("longest_wait", Time),
-        ])),
-    ),
-    (
-        "prices",
-        Models(&Section(&[
-            ("input", Price),
-            ("output", Price),
-            ("cache_read", Price),
-            ("cache_write", Price),
-            ("context_window", Tokens),
-            ("max_output", Tokens),
-        ])),
-    ),
-    ("delegation", Section(&[("faces", TextOrTexts), ("extras", Texts)])),
-    (
-        "swarm",
-        Section(&[
-            ("enabled", Flag),
-            ("max_depth", Number),
-            ("max_concurrent", Number),
-            ("adhoc_prompt", Text),
-            ("keep", KEEP),
-            ("model", Text),
-            (
-                "roles",
-                Named(&Section(&[
-                    ("system_prompt", Text),
-                    ("tools", Texts),
-                    ("locked", Flag),
-                    ("lend", Texts),
-                    ("model", Text),
-                    ("acp", Text),
-                ])),
-            ),
-        ]),
-    ),
-    (
-        "subagent",
-        Section(&[
-            ("max_depth", Number),
-            ("default_max_turns", Number),
-            ("output_max_size", Number),
-            ("keep", KEEP),
-        ]),
-    ),
-    (
-        "spawn",
-        Section(&[
-            ("max_depth", Number),
-            ("default_max_turns", Number),
-            ("server", Text),
-            ("agent", Text),
-            ("system_prompt", Text),
-        ]),
-    ),
-    ("budget", Section(&[("tokens", Count), ("usd", Dollars), ("agents", Count)])),
-    (
-        "limits",
-        Section(&[
-            ("lead_turns", Number),
-            ("child_turns", Number),
-            ("child_timeout", Time),
-            ("question_timeout", Time),
-            ("shell_timeout", Time),
-            ("max_depth", Number),
-            ("concurrency", Number),
-            ("result_bytes", Number),
-            ("max_tokens", Number),
-        ]),
-    ),
-    (
-        "permissions",
-        Section(&[
-            ("mode", Word(&[MODES[0], MODES[1], MODES[2], MODES[3]])),
-            ("allow", Rules),
-            ("ask", Rules),
-            ("deny", Rules),
-        ]),
-    ),
-    (
-        "web",
-        Section(&[
-            ("allow_loopback", Flag),
-            ("search", Text),
-            ("search_key_env", Text),
-            ("timeout", Time),
-            ("max_bytes", Number),
-        ]),
-    ),
-    (
-        "mcpServers",
-        Named(&Section(&[("command", Text), ("args", Texts), ("env", Named(&Text)), ("url", Text)])),
-    ),
-    (
-        "acp",
-        Section(&[(
-            "servers",
-            Named(&Section(&[
-                ("command", Text),
-                ("args", Texts),
-                ("env", Named(&Text)),
-                ("agents", Named(&Section(&[("mode", Text), ("model", Text), ("arguments", Texts)]))),
-            ])),
-        )]),
-    ),
-];
+/// A key: its name, what stands there, and what it means.
+pub(super) type Key = (&'static str, Kind, &'static str);
 
 const MODES: [&str; 4] = ["plan", "ask", "edit", "auto"];
 
@@ -198,21 +71,21 @@ pub(super) fn check(table: &Table) -> Result<(), String> {
     check_section(table, ROOT, &[])
 }
 
-fn check_section(table: &Table, known: &[(&str, Kind)], path: &[&str]) -> Result<(), String> {
+fn check_section(table: &Table, known: &[Key], path: &[&str]) -> Result<(), String> {
     for (key, value) in table {
         let inner = [path, &[key.as_str()]].concat();
-        match known.iter().find(|(name, _)| name == key) {
-            Some((_, kind)) => check_value(value, kind, &inner)?,
+        match known.iter().find(|(name, ..)| name == key) {
+            Some((_, kind, _)) => check_value(value, kind, &inner)?,
             None => return Err(unknown(&inner, known)),
         }
     }
     Ok(())
 }
 
-fn unknown(path: &[&str], siblings: &[(&str, Kind)]) -> String {
+fn unknown(path: &[&str], siblings: &[Key]) -> String {
     let Some((key, section)) = path.split_last() else { return "unknown key".to_owned() };
     let dotted = dotted(path);
-    let near = nearest(key, siblings.iter().map(|(name, _)| *name));
+    let near = nearest(key, siblings.iter().map(|(name, ..)| *name));
     let all = every_key();
     let elsewhere = all.iter().find(|known| known.rsplit('.').next() == Some(key));
     let suggestion = match (near, elsewhere) {
@@ -228,8 +101,8 @@ fn unknown(path: &[&str], siblings: &[(&str, Kind)]) -> String {
 
 /// Every key that has a fixed name.
 fn every_key() -> Vec<String> {
-    fn collect(known: &[(&str, Kind)], path: &str, keys: &mut Vec<String>) {
-        for (name, kind) in known {
+    fn collect(known: &[Key], path: &str, keys: &mut Vec<String>) {
+        for (name, kind, _) in known {
             let key = if path.is_empty() { (*name).to_owned() } else { format!("{path}.{name}") };
             match kind {
                 Section(inner) => collect(inner, &key, keys),
@@ -348,10 +221,10 @@ pub(super) fn duration(value: &Value) -> Result<Duration, String> {
 /// What stands at a path, if it is a known one.
 pub(super) fn kind(path: &[String]) -> Option<&'static Kind> {
     let (first, rest) = path.split_first()?;
-    let mut kind = &ROOT.iter().find(|(name, _)| name == first)?.1;
+    let mut kind = &ROOT.iter().find(|(name, ..)| name == first)?.1;
     for key in rest {
         kind = match kind {
-            Section(known) => &known.iter().find(|(name, _)| name == key)?.1,
+            Section(known) => &known.iter().find(|(name, ..)| name == key)?.1,
             Named(inner) | Models(inner) => inner,
             _ => return None,
         };
@@ -361,14 +234,14 @@ pub(super) fn kind(path: &[String]) -> Option<&'static Kind> {
 
 /// A path from the environment, where case is lost: known keys get theirs back.
 pub(super) fn spelled(path: &[String]) -> Vec<String> {
-    let mut known: Option<&[(&str, Kind)]> = Some(ROOT);
+    let mut known: Option<&[Key]> = Some(ROOT);
     let mut names: Option<&Kind> = None;
     let mut spelled = Vec::new();
     for part in path {
         let lower = part.to_lowercase();
-        let found = known.and_then(|known| known.iter().find(|(name, _)| name.to_lowercase() == lower));
+        let found = known.and_then(|known| known.iter().find(|(name, ..)| name.to_lowercase() == lower));
         let kind = match (found, names) {
-            (Some((name, kind)), _) => {
+            (Some((name, kind, _)), _) => {
                 spelled.push((*name).to_owned());
                 Some(kind)
             }

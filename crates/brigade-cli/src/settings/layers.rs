@@ -19,8 +19,8 @@ pub(crate) struct Layers {
 impl Layers {
     /// The values that are in force where nobody says otherwise.
     pub(super) fn defaults() -> Result<Layers, Failure> {
-        let table =
-            super::default_table().map_err(|error| Failure::failed(format!("the defaults: {error}")))?;
+        let table = super::default_table(super::default_mode())
+            .map_err(|error| Failure::failed(format!("the defaults: {error}")))?;
         let mut layers = Layers::default();
         layers.add(table, "default")?;
         Ok(layers)

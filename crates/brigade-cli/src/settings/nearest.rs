@@ -11,6 +11,16 @@ pub(crate) fn nearest<'a>(
         .min_by_key(|(distance, _)| *distance)
 }
 
+/// The candidate that somebody may have meant; none where that would be a guess.
+pub(crate) fn near<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let most = match name.chars().count() {
+        0..=2 => 1,
+        3..=7 => 2,
+        _ => 3,
+    };
+    nearest(name, candidates).filter(|(distance, _)| *distance <= most).map(|(_, near)| near)
+}
+
 /// How many characters have to be added, removed, changed or swapped with their neighbour.
 fn distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
@@ -42,5 +52,7 @@ mod tests {
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(nearest("mdoel", ["store", "model"]), Some((1, "model")));
         assert_eq!(nearest("x", []), None);
+        assert_eq!(near("antropic", ["openai", "anthropic"]), Some("anthropic"));
+        assert_eq!(near("foo", ["groq", "vllm"]), None, "that would be a guess");
     }
 }

@@ -6,9 +6,9 @@ use brigade::model::{Figures, Place, PriceList};
 use serde::Deserialize;
 use toml::Value;
 
+use super::keys;
 use super::layers::{Layers, quoted};
 use super::providers::Providers;
-use super::{keys, nearest};
 use crate::failure::Failure;
 
 /// What is said about a model, as it is written.
@@ -56,10 +56,7 @@ pub(super) fn resolve(
         };
         let (provider, model) = name.split_once('/').unwrap_or((name, ""));
         let Some(base_url) = providers.address(provider) else {
-            let near = nearest::nearest(provider, providers.names()).map_or("", |(_, near)| near);
-            return Err(wrong(format!(
-                "there is no provider '{provider}'; the nearest is '{near}'; all are listed by: brigade models"
-            )));
+            return Err(wrong(providers.unknown(provider)));
         };
         let figures = raw.figures();
         let alone = PriceList::default().with(name, figures).about(name).price;

@@ -108,7 +108,7 @@ fn errors_are_said_and_the_conversation_goes_on() {
     let input = format!("hello\n/mdoel x\n/model nosuch/thing\n/model {model}\n/model\nhello\nagain\n");
     let done = chat(&home, &[], &input);
     done.exits(0)
-        .says("there is no model to run with")
+        .says("no model is set")
         .says("did you mean /model?")
         .says("there is no model 'nosuch/thing'");
     done.says("failed: the scripted model refuses").prints(&format!("The model is {model}."));

@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Done, Home, text};
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
 }
 
-fn page(name: &str) -> String {
+pub(crate) fn page(name: &str) -> String {
     text(repository().join(name))
 }
 

@@ -8,16 +8,24 @@
 
 mod agents;
 mod chat;
+mod completions;
 mod config;
 mod context;
 mod control;
 mod docs;
+mod doctor;
 mod exits;
+mod export;
 mod faces;
 mod formats;
+mod init;
+mod mistakes;
 mod models;
+mod named;
 mod prices;
+mod schema;
 mod sessions;
 mod stories;
 mod support;
+mod transcript;
 mod trust;

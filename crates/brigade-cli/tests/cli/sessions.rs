@@ -40,7 +40,7 @@ fn sessions_are_listed_shown_and_removed() {
         .prints("the task")
         .prints("delegated to Helper")
         .prints("ended: done");
-    home.brigade(&["sessions", "tree", id]).exits(0).prints("└─ Helper").prints("total");
+    home.brigade(&["sessions", "tree", id]).exits(0).prints("└─ Helper").prints("Σ cost");
     let child = format!("{id}.1-0");
     home.brigade(&["sessions", "show", &child]).exits(0).prints("helped");
     home.brigade(&["sessions", "rm", &child]).exits(2).says("is a part of");
@@ -75,8 +75,152 @@ fn a_damaged_session_is_shown_as_far_as_it_is_whole() {
     home.brigade(&["sessions", "show", id]).exits(1).prints("before").says("is damaged");
     home.brigade(&["sessions", "tree", id]).exits(1).prints("lead").says("is damaged");
     home.brigade(&["resume", id]).exits(1).says("is damaged");
+    for format in ["md", "html"] {
+        let export = home.brigade(&["sessions", "export", id, "--format", format]);
+        export.exits(1).prints("before").prints("Not all of this session can be read").says("is damaged");
+    }
+    home.brigade(&["sessions", "list", "--status", "damaged"]).exits(0).prints(id).prints("is damaged");
     // The others are not hidden by it.
     home.report("[[reply]]\ntext = 'whole'", &[]);
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
     assert_eq!(list.as_array().unwrap().len(), 2);
+}
+
+/// A home with a session that is done, one that failed and one that a limit stopped, oldest first.
+fn three() -> (Home, [String; 3]) {
+    let home = Home::new();
+    home.write("work/notes.txt", "a needle in a haystack\n");
+    let scripts = [
+        ONE,
+        "[[reply]]\nfault = 'refused'",
+        "[[reply]]\npurpose = 'grace'\ntext = 'So FAR so good'\n[[reply]]\n[[reply.call]]\ntool = 'read_file'\n\
+         arguments = { path = 'notes.txt' }",
+    ];
+    let ids =
+        ["Tidy the attic", "Fly to the moon", "Read ÄRGER"].into_iter().zip(scripts).map(|(task, script)| {
+            let model = home.script(script);
+            let done = home.brigade(&[
+                "run",
+                "--model",
+                &model,
+                "--max-turns",
+                "2",
+                "--output-format",
+                "json",
+                task,
+            ]);
+            done.json()["session_id"].as_str().unwrap().to_owned()
+        });
+    let ids: Vec<String> = ids.collect();
+    (home, ids.try_into().unwrap())
+}
+
+fn listed(home: &Home, arguments: &[&str]) -> Vec<String> {
+    let all = [&["sessions", "list", "--output-format", "json"], arguments].concat();
+    let list = home.brigade(&all).exits(0).json();
+    list.as_array().unwrap().iter().map(|entry| entry["session_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn sessions_are_found_by_words_state_agent_and_age() {
+    let (home, [done, failed, incomplete]) = three();
+    let expect = |arguments: &[&str], ids: &[&String]| {
+        assert_eq!(listed(&home, arguments).iter().collect::<Vec<_>>(), ids, "{arguments:?}");
+    };
+    expect(&[], &[&incomplete, &failed, &done]);
+    expect(&["--limit", "2"], &[&incomplete, &failed]);
+    // In the task, in the words of a child, in what a tool gave, in what a model said at the end; in any case.
+    expect(&["ATTIC"], &[&done]);
+    expect(&["helped"], &[&done]);
+    expect(&["needle in a", "haystack"], &[&incomplete]);
+    expect(&["so far SO"], &[&incomplete]);
+    expect(&["ärger"], &[&incomplete]);
+    expect(&["notes.txt"], &[&incomplete]);
+    expect(&["no such words"], &[]);
+    expect(&["--status", "failed"], &[&failed]);
+    expect(&["--status", "failed,done"], &[&failed, &done]);
+    expect(&["--status", "running"], &[]);
+    expect(&["--agent", "LEAD", "--status", "done"], &[&done]);
+    expect(&["--agent", "nobody"], &[]);
+    expect(&["--since", "1d"], &[&incomplete, &failed, &done]);
+    expect(&["--since", "9999-12-31"], &[]);
+}
+
+#[test]
+fn the_list_says_what_each_tree_used_up() {
+    let (home, [done, ..]) = three();
+    let list = home.brigade(&["sessions", "list", "attic", "--output-format", "json"]).json();
+    let entry = &list[0];
+    assert_eq!((&entry["agents"], &entry["turns"]), (&2.into(), &3.into()), "{entry}");
+    assert!(entry["tokens"].as_u64().unwrap() > 0 && entry["cost_usd"] == 0.0, "{entry}");
+    let tree = home.brigade(&["sessions", "tree", &done, "--output-format", "json"]).json();
+    let [lead, helper] = &tree["agents"].as_array().unwrap()[..] else { panic!("{tree}") };
+    assert_eq!(lead["branch"]["tokens"], entry["tokens"]);
+    assert_eq!((&lead["branch"]["agents"], &helper["branch"]["agents"]), (&2.into(), &1.into()), "{tree}");
+    assert_eq!(lead["branch"]["turns"], 3);
+}
+
+#[test]
+fn a_list_that_is_empty_or_cut_says_how_to_see_more() {
+    let (home, _) = three();
+    let list = |arguments: &[&str]| home.brigade(&[&["sessions", "list"], arguments].concat());
+    let empty = list(&["nothing", "--status", "lost"]);
+    empty.exits(0).says("None of 3 sessions fits").says("fewer words, or leave out --status");
+    assert_eq!(empty.stdout, "");
+    list(&["--limit", "2"]).exits(0).says("The newest 2 of 3; --all shows every one.");
+    list(&["--limit", "1", "--status", "done,failed"]).exits(0).says("The newest 1 that fit");
+    assert_eq!(list(&["--all"]).exits(0).stderr, "");
+    assert_eq!(list(&["helped"]).exits(0).stdout.lines().last(), Some("    [Helper]: helped"));
+    list(&["--status", "faild"]).exits(2).says("'failed'").says("incomplete");
+    list(&["--since", "yesterday"]).exits(2).says("2d, nor a day such as 2026-11-16");
+    list(&["--limit", "0"]).exits(2);
+    list(&["--limit", "3", "--all"]).exits(2);
+}
+
+#[test]
+fn a_list_fits_a_terminal() {
+    let (home, ids) = three();
+    for columns in [40, 80, 120] {
+        let printed = at_terminal(&home, columns, &["sessions", "list"]);
+        assert_eq!(printed.lines().count(), 4, "{printed}");
+        for (line, id) in printed.lines().skip(1).zip(ids.iter().rev()) {
+            assert!(line.chars().count() <= columns.into(), "{printed}");
+            let short = line.split(' ').next().unwrap();
+            assert!(short.len() >= 8 && short.len() < 26 && id.starts_with(short), "{printed}");
+        }
+        assert!(printed.contains("Fly to"), "{printed}");
+        assert_eq!(printed.contains("turns"), columns > 40, "{printed}");
+    }
+    for columns in [40, 80] {
+        let printed = at_terminal(&home, columns, &["sessions", "tree", &ids[0]]);
+        let plain = printed.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
+        assert!(plain.lines().all(|line| line.chars().count() <= columns.into()), "{printed}");
+        assert!(printed.contains("└─ Helper") && printed.contains("cost"), "{printed}");
+    }
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    let (home, [done, ..]) = three();
+    let shown = at_terminal(&home, 80, &["sessions", "show", &done]);
+    assert!(shown.contains("\u{1b}[1mturn 1\u{1b}[0m"), "{shown}");
+    assert!(!home.brigade(&["sessions", "show", &done]).stdout.contains('\u{1b}'));
+}
+
+/// What a command prints on a terminal with so many columns.
+fn at_terminal(home: &Home, columns: u16, arguments: &[&str]) -> String {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let size = rustix::termios::Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let name = ptsname(&terminal, Vec::new()).unwrap();
+    let screen = std::fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    rustix::termios::tcsetwinsize(&screen, size).unwrap();
+    let mut child = home.command(arguments).env("TERM", "xterm").stdout(screen).spawn().unwrap();
+    let mut printed = Vec::new();
+    // The other side is closed when the command has ended, which reads as an error here.
+    let _ = std::io::Read::read_to_end(&mut std::fs::File::from(terminal), &mut printed);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(printed).unwrap().replace('\r', "")
 }

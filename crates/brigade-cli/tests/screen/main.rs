@@ -10,5 +10,6 @@ mod chat;
 #[path = "../cli/support.rs"]
 #[expect(dead_code, reason = "the tests without a terminal use the rest")]
 mod home;
+mod questions;
 mod support;
 mod tree;

@@ -15,7 +15,7 @@ use pty_process::blocking::{Command, Pty};
 use crate::home::Home;
 
 /// How long anything is waited for. Far more than it takes, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(10);
 const FRAME_BEGINS: &str = "\u{1b}[?2026h";
 const FRAME_ENDS: &str = "\u{1b}[?2026l";
@@ -175,6 +175,13 @@ impl Window {
     #[track_caller]
     pub(crate) fn wait_for(&self, words: &str) -> String {
         self.wait_until(&format!("`{words}` on the screen"), |screen| screen.contains(words))
+    }
+
+    /// Whether the terminal reads lines and shows what is typed, as a shell expects it.
+    pub(crate) fn is_cooked(&self) -> bool {
+        use rustix::termios::{LocalModes, tcgetattr};
+        let modes = tcgetattr(&*self.pty).unwrap().local_modes;
+        modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
     }
 
     /// Sends a signal to the command alone.

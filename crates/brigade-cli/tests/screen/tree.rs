@@ -1,56 +1,314 @@
 //! The live tree.
 
+use std::collections::BTreeSet;
+
+use insta::assert_snapshot;
+
 use crate::home::Home;
 use crate::support::Window;
 
-/// A lead with two children who never answer.
-const TWO: &str = r#"
+/// A lead with a child who reads, one who has failed, one who has a child of its own, and one who is done.
+const SMALL: &str = r#"
 [price]
 input = 3.0
 output = 15.0
 [[reply]]
 agent = "lead"
 turn = 1
+usage = { input = 1200, output = 34 }
 [[reply.call]]
 tool = "delegate"
 arguments = { role = "Reader", task = "read" }
 [[reply.call]]
 tool = "delegate"
-arguments = { role = "Writer", task = "write" }
+arguments = { role = "Breaker", task = "break" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Editor in Chief of the Gazette", task = "edit" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Greeter", task = "greet" }
 [[reply]]
 agent = "Reader"
 turn = 1
+usage = { input = 800, output = 20 }
 [[reply.call]]
 tool = "read_file"
-arguments = { path = "notes.txt" }
+arguments = { path = "notes/of/a/rather/long/path/notes.txt" }
+[[reply]]
+agent = "Breaker"
+fault = "refused"
+[[reply]]
+agent = "Editor in Chief of the Gazette"
+turn = 1
+usage = { input = 999, output = 1 }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Proof", task = "proof" }
+[[reply]]
+agent = "Greeter"
+text = "Hello."
+usage = { input = 10, output = 2 }
+[[reply]]
+fault = "hang"
+"#;
+
+const DEEP: [&str; 2] = ["--set", "swarm.max_depth=3"];
+
+/// The small tree, when nothing moves any more but time.
+fn small(size: (u16, u16), environment: &[(&str, &str)]) -> (Home, Window) {
+    let home = Home::new();
+    std::fs::create_dir_all(home.work().join("notes/of/a/rather/long/path")).unwrap();
+    home.write("work/notes/of/a/rather/long/path/notes.txt", "notes");
+    let window = Window::run(&home, size, SMALL, &DEEP, environment);
+    window.wait_until("quiet", |screen| {
+        let has = |words: &str| screen.contains(words);
+        has("Proof") && has("thinking, aft") && has("failed: ") && has("  done") && has("1 failed, 4")
+    });
+    (home, window)
+}
+
+#[test]
+fn a_small_tree_on_a_wide_screen() {
+    let (_home, window) = small((110, 24), &[]);
+    assert_snapshot!(window.screen());
+    assert_eq!(window.cursor(), None, "nothing can be typed");
+}
+
+#[test]
+fn a_small_tree_on_a_narrow_screen() {
+    let (_home, window) = small((40, 24), &[]);
+    assert_snapshot!(window.screen());
+}
+
+#[test]
+fn a_small_tree_on_a_tiny_screen() {
+    let home = Home::new();
+    let window = Window::run(&home, (20, 4), SMALL, &DEEP, &[]);
+    window.wait_for("1 failed, 3");
+    assert_snapshot!(window.screen());
+}
+
+#[test]
+fn a_window_that_changes_while_the_tree_runs_keeps_no_leftovers() {
+    let (_home, mut window) = small((110, 24), &[]);
+    let wide = window.screen();
+    window.resize(40, 24);
+    let narrow = window.wait_for("waits for 2 ag…");
+    assert_snapshot!("narrower", narrow);
+    window.resize(110, 24);
+    window.wait_until("as it was", |screen| screen == wide);
+    window.resize(110, 5);
+    assert_snapshot!("shorter", window.wait_for("└─ … "));
+    window.resize(60, 30);
+    assert_snapshot!(
+        "higher_and_narrower",
+        window.wait_until("unfolded", |screen| !screen.contains("└─ … "))
+    );
+    window.resize(110, 24);
+    window.wait_until("as it was", |screen| screen == wide);
+    assert_eq!(window.text(), wide, "nothing was pushed out of the window");
+    window.press("\u{3}");
+    assert_eq!(window.end(), 130, "{}", window.text());
+    assert!(!window.text().contains("thinking"), "the tree was taken away:\n{}", window.text());
+    assert!(window.cursor().is_some(), "the cursor is shown again");
+}
+
+/// Of 200 children those with a 7 in front fail, those with a 1 in front are done, and the others work for ever.
+const MANY: &str = r#"
+[[reply]]
+usage = { input = 100, output = 10 }
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+repeat = 200
+arguments = { role = "Worker {n}", task = "part {n}" }
+[[reply]]
+task = "part 1"
+text = "done"
+usage = { input = 100, output = 10 }
+[[reply]]
+task = "part 7"
+fault = "refused"
 [[reply]]
 fault = "hang"
 "#;
 
 #[test]
-fn a_small_tree_is_shown_while_it_runs_and_taken_away_at_the_end() {
+fn two_hundred_children_are_folded_to_the_screen() {
     let home = Home::new();
-    home.write("work/notes.txt", "notes");
-    let mut window = Window::run(&home, (100, 20), TWO, &[], &[("NO_COLOR", "1")]);
-    window.wait_for("after read_file notes.txt");
-    window.resize(40, 20);
-    window.wait_until("narrow", |screen| screen.lines().count() == 3);
-    window.signal(rustix::process::Signal::TERM);
-    assert_eq!(window.end(), 130, "{}", window.text());
-    assert!(window.text().contains("brigade sessions tree ##########################"), "{}", window.text());
-    assert!(!window.sent().contains("\u{1b}[0m"), "{:?}", window.sent());
-    assert!(window.cursor().is_some());
+    let all = ["--max-agents", "300", "--set", "swarm.max_concurrent=150", "--set", "limits.concurrency=150"];
+    let window = Window::run(&home, (100, 24), MANY, &all, &[]);
+    window.wait_for("11 failed, 79 at work, 111 done");
+    assert_snapshot!("two_hundred_wide", window.screen());
+    assert_eq!(window.screen(), window.text(), "nothing was pushed out of the window");
+    window.resize(40, 12);
+    window.wait_until("narrow", |screen| screen.lines().count() == 11);
+    assert_snapshot!("two_hundred_narrow", window.screen());
+    window.resize(100, 100);
+    window.wait_until("at most 40 lines", |screen| screen.lines().count() == 40);
 }
 
 #[test]
-fn ctrl_c_stops_the_tree() {
+fn calls_that_wait_for_a_slot_are_counted() {
     let home = Home::new();
-    let mut window = Window::run(&home, (80, 20), TWO, &[], &[]);
-    window.wait_for("Writer");
-    assert_eq!(window.cursor(), None, "nothing can be typed");
+    let few = ["--max-agents", "300", "--set", "swarm.max_concurrent=8"];
+    let window = Window::run(&home, (70, 8), MANY, &few, &[]);
+    assert_snapshot!(window.wait_for("waits for 8 agents, 190 in line"));
+}
+
+/// What a terminal must not be sent: it would clear the screen, set its title, move the cursor, turn text around or
+/// hide it.
+const HOSTILE: &str = r#"
+[[reply]]
+usage = { input = 100, output = 10 }
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "日本語の役 👩🏽 ✔️", task = "wide" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Abe\u202eesrever\u202c \u200bzero\u200d\u2066x\u2069\ufeff\u00ad", task = "around" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Talker", task = "talk" }
+[[reply]]
+usage = { input = 100, output = 10 }
+agent = "Talker"
+turn = 1
+[[reply.call]]
+tool = "message"
+arguments = { text = "one\r\u001b[2J\u001b[H\u001b]0;title\u0007\u001b[31mred\n[lead]: \u202eforged\u009b5A" }
+[[reply]]
+usage = { input = 100, output = 10 }
+agent = "Talker"
+turn = 2
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "\u001b[2J\u001b[1;1H\u202etxt.exe\n\u0008\u0008x" }
+[[reply]]
+usage = { input = 100, output = 10 }
+task = "wide"
+turn = 1
+[[reply.call]]
+tool = "grep"
+arguments = { pattern = "e\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301 全角文字全角文字全角文字全角文字全角文字全角文字全角文字全角文字" }
+[[reply]]
+fault = "hang"
+"#;
+
+#[test]
+fn hostile_text_is_shown_and_does_nothing() {
+    let home = Home::new();
+    let mut window = Window::run(&home, (100, 24), HOSTILE, &[], &[("NO_COLOR", "1")]);
+    window
+        .wait_until("quiet", |screen| screen.contains("failed: read_file") && screen.contains("after grep"));
+    assert_snapshot!("hostile_wide", window.screen());
+    window.resize(40, 24);
+    window.wait_until("narrow", |screen| screen.contains("thinking, fail…"));
+    assert_snapshot!("hostile_narrow", window.screen());
     window.press("\u{3}");
     assert_eq!(window.end(), 130, "{}", window.text());
-    let stopping = "Stopping; what there is so far follows.";
-    assert!(window.sent().contains(stopping) && !window.text().contains(stopping), "{}", window.text());
-    assert!(window.cursor().is_some());
+    let said = "[Talker]: one\\u{d}\\u{1b}[2J\\u{1b}[H\\u{1b}]0;title\\u{7}\\u{1b}[31mred";
+    assert!(window.text().starts_with(said), "what was said stays:\n{}", window.text());
+    let hidden = |c: char| {
+        matches!(c, '\u{7}' | '\u{8}' | '\u{9b}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+            || matches!(c, '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    assert!(!window.sent().contains(hidden), "{:?}", window.sent());
+}
+
+/// Every control sequence without its numbers.
+fn sequences(sent: &str) -> BTreeSet<String> {
+    sent.split('\u{1b}')
+        .skip(1)
+        .map(|rest| {
+            let end = rest.find(|c: char| c.is_ascii_alphabetic()).map_or(rest.len(), |end| end + 1);
+            rest[..end].chars().filter(|c| !c.is_ascii_digit() && *c != ';').collect()
+        })
+        .collect()
+}
+
+#[test]
+fn colours_are_sent_only_where_they_are_wanted() {
+    for (environment, is_coloured) in
+        [(&[][..], true), (&[("NO_COLOR", "")][..], true), (&[("NO_COLOR", "1")][..], false)]
+    {
+        let (_home, mut window) = small((100, 24), environment);
+        window.press("\u{3}");
+        assert_eq!(window.end(), 130, "{}", window.text());
+        let found = sequences(&window.sent());
+        assert_eq!(found.contains("[m"), is_coloured, "{environment:?}: {found:?}");
+        assert!(found.contains("[J"), "{found:?}");
+    }
+}
+
+#[test]
+fn a_terminal_that_can_do_nothing_gets_plain_lines() {
+    let home = Home::new();
+    let mut window = Window::run(&home, (100, 40), ENDS, &["--max-turns", "1"], &[("TERM", "dumb")]);
+    assert_eq!(window.end(), 3, "{}", window.text());
+    assert_snapshot!(window.text());
+    assert_eq!(sequences(&window.sent()), BTreeSet::new());
+}
+
+/// A tree that ends: one child is done, one fails, and the lead comes to its limit.
+const ENDS: &str = r#"
+[price]
+input = 3.0
+output = 15.0
+[[reply]]
+usage = { input = 100, output = 10 }
+agent = "lead"
+purpose = "turn"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Greeter", task = "greet" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Breaker", task = "break" }
+[[reply]]
+usage = { input = 100, output = 10 }
+agent = "lead"
+text = "As far as I came."
+[[reply]]
+usage = { input = 100, output = 10 }
+agent = "Greeter"
+delay_ms = 300
+text = "Hello."
+[[reply]]
+agent = "Breaker"
+fault = "refused"
+"#;
+
+#[test]
+fn the_end_names_every_outcome_and_what_to_do_next() {
+    for (name, columns) in [("end_wide", 110), ("end_narrow", 40)] {
+        let home = Home::new();
+        let mut window = Window::run(&home, (columns, 30), ENDS, &["--max-turns", "1"], &[]);
+        assert_eq!(window.end(), 3, "{}", window.text());
+        assert_snapshot!(name, window.screen());
+        let text = window.whole_text();
+        let (_, after) = text.split_once("brigade resume ").unwrap();
+        let command = after.lines().next().unwrap();
+        home.brigade(&[&["resume"], &command.split(' ').collect::<Vec<_>>()[..]].concat()).exits(0);
+        let (_, after) = text.split_once("brigade sessions show ").unwrap();
+        home.brigade(&["sessions", "show", after.lines().next().unwrap()]).exits(0).prints("break");
+    }
+}
+
+#[test]
+fn many_outcomes_are_folded_with_those_that_failed_first() {
+    let home = Home::new();
+    let script = MANY.replace("\"hang\"", "\"refused\"");
+    let script = format!(
+        "[[reply]]\nagent = 'lead'\nturn = 2\ntext = 'over'\nusage = {{ input = 100, output = 10 }}\n{script}"
+    );
+    let all = ["--max-agents", "300", "--set", "swarm.max_concurrent=1"];
+    let mut window = Window::run(&home, (100, 40), &script, &all, &[]);
+    assert_eq!(window.end(), 0, "{}", window.text());
+    assert_snapshot!(window.screen());
 }

@@ -74,6 +74,18 @@ impl PathRule {
     }
 }
 
+/// A pattern that means this path alone. A name without a folder means that name in every folder.
+pub(super) fn literal(path: &str) -> String {
+    let mut pattern = String::with_capacity(path.len());
+    for letter in path.chars() {
+        if "*?[]{}\\!".contains(letter) {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern
+}
+
 /// The patterns that a `deny` or `ask` rule stands for.
 fn spellings(tidy: &str, below: bool) -> Vec<String> {
     let base = tidy.trim_end_matches('/');

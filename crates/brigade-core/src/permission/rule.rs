@@ -139,6 +139,14 @@ impl Rule {
         self.specifier.as_deref()
     }
 
+    /// Whether the rule speaks of one command, path or host, and of none that it does not name.
+    pub(super) fn is_exact(&self) -> bool {
+        match &self.matcher {
+            Matcher::Any | Matcher::Path(_) | Matcher::Host(_) => true,
+            Matcher::Command(rule) => rule.is_exact(),
+        }
+    }
+
     pub(super) fn matcher(&self) -> &Matcher {
         &self.matcher
     }

@@ -87,6 +87,11 @@ impl CommandRule {
         Ok(CommandRule { words: words.into_iter().map(|word| word.text).collect(), more })
     }
 
+    /// Whether no further arguments are permitted.
+    pub(super) fn is_exact(&self) -> bool {
+        !self.more
+    }
+
     /// Whether an `allow` rule covers a simple command.
     pub(super) fn allows(&self, words: &[Word]) -> bool {
         let enough =

@@ -1,5 +1,6 @@
 //! Tests of the permission gate: modes, rules, paths and the properties of all verdicts.
 
+mod always;
 mod commands;
 mod hosts;
 
@@ -327,13 +328,17 @@ fn some_call() -> impl Strategy<Value = (&'static str, Kind, u8, String)> {
     (select(tools), select(vec![Kind::Pure, Kind::Edit, Kind::Other]), 0u8..3, some_text())
 }
 
-fn verdict(permissions: &Permissions, (tool, kind, subject, text): &(&str, Kind, u8, String)) -> Verdict {
+fn action<'a>((tool, kind, subject, text): &'a (&'static str, Kind, u8, String)) -> Action<'a> {
     let subject = match subject {
         0 => Subject::Nothing,
         1 => Subject::Path(text),
         _ => Subject::Command(text),
     };
-    permissions.check(&Action { tool, kind: *kind, subject })
+    Action { tool, kind: *kind, subject }
+}
+
+fn verdict(permissions: &Permissions, call: &(&'static str, Kind, u8, String)) -> Verdict {
+    permissions.check(&action(call))
 }
 
 proptest! {

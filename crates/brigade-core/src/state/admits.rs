@@ -48,8 +48,11 @@ impl State {
                     && self.ledger.can_commit(loan)
             }
             Event::Returned { child, .. } => self.loans.contains_key(child),
+            // A runner that takes over asks again.
             Event::Asked { call, .. } => {
-                running && self.stopping().is_none() && self.progress(*call) == Some(&CallProgress::New)
+                let may_ask =
+                    |progress: &CallProgress| matches!(progress, CallProgress::New | CallProgress::Asked);
+                running && self.stopping().is_none() && self.progress(*call).is_some_and(may_ask)
             }
             Event::Answered { call, .. } => running && self.progress(*call) == Some(&CallProgress::Asked),
             Event::Said { call, .. } => {

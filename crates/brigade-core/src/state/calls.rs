@@ -41,6 +41,8 @@ pub struct CallState {
     pub id: CallId,
     /// How far it is.
     pub progress: CallProgress,
+    /// Whether a person said yes to it.
+    pub is_permitted: bool,
 }
 
 /// The calls of one reply. Handing out and answering cost the same however many there are.
@@ -57,6 +59,7 @@ impl Calls {
         let state = |index: usize| CallState {
             id: CallId { turn, index: u32::try_from(index).unwrap_or(u32::MAX) },
             progress: CallProgress::New,
+            is_permitted: false,
         };
         Calls { turn, list: (0..reply.calls.len()).map(state).collect(), handed_out: 0, answered: 0 }
     }
@@ -65,9 +68,13 @@ impl Calls {
         if call.turn == self.turn { self.list.get(call.index as usize) } else { None }
     }
 
-    fn open_mut(&mut self, call: CallId) -> Option<&mut CallProgress> {
+    fn open_call_mut(&mut self, call: CallId) -> Option<&mut CallState> {
         let state = if call.turn == self.turn { self.list.get_mut(call.index as usize) } else { None };
-        state.map(|state| &mut state.progress).filter(|progress| **progress != CallProgress::Answered)
+        state.filter(|state| state.progress != CallProgress::Answered)
+    }
+
+    fn open_mut(&mut self, call: CallId) -> Option<&mut CallProgress> {
+        self.open_call_mut(call).map(|state| &mut state.progress)
     }
 
     pub(super) fn hand_out(&mut self) -> Vec<CallId> {
@@ -107,12 +114,13 @@ impl Calls {
         }
     }
 
-    pub(super) fn answered(&mut self, call: CallId, answer: &Answer) {
-        if let Some(progress) = self.open_mut(call)
-            && *progress == CallProgress::Asked
-        {
-            *progress = CallProgress::Decided(answer.clone());
-        }
+    /// Takes an answer; false where nothing was asked, or somebody else answered first.
+    pub(super) fn answered(&mut self, call: CallId, answer: &Answer) -> bool {
+        let asked = self.open_call_mut(call).filter(|state| state.progress == CallProgress::Asked);
+        let Some(state) = asked else { return false };
+        state.is_permitted = matches!(answer, Answer::Once | Answer::Always(_));
+        state.progress = CallProgress::Decided(answer.clone());
+        true
     }
 
     pub(super) fn delegated(&mut self, call: CallId, child: &SessionId, waiting: Waiting) {

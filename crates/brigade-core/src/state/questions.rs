@@ -7,6 +7,7 @@ use crate::delegation::{Outcome, Which};
 use crate::grant::Budget;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Message, Stop, ToolCall};
+use crate::permission::Rule;
 use crate::text::Text;
 
 /// About how many bytes a token has.
@@ -55,6 +56,11 @@ impl State {
     /// Who asked for the end, where somebody did.
     pub fn cancelled(&self) -> Option<&str> {
         self.cancelled.as_deref()
+    }
+
+    /// What a person has permitted this session for good.
+    pub fn always(&self) -> &[Rule] {
+        &self.always
     }
 
     /// The id.

@@ -562,7 +562,14 @@ fn a_cancel_waits_for_open_children() {
     story.then(cancel()).refuses(cancel()).refuses(limit_reached(Which::Time)).next(Step::Wait);
     // Nothing is lent, started, asked or thought any more.
     story.refuses(delegated(1, 2, loan(1))).refuses(tool_started(1, 2)).refuses(called(2, 1, Purpose::Turn));
-    story.refuses(Event::Asked { call: call(1, 2), what: "?".into(), until: 0, default: Answer::Once });
+    story.refuses(Event::Asked {
+        call: call(1, 2),
+        what: "?".into(),
+        why: String::new(),
+        always: None,
+        until: 0,
+        default: Answer::Once,
+    });
     let end = || ended(Status::Cancelled { by: "the person".to_owned() }, "Two helpers.");
     story.refuses(end()).then(tool_ended(1, 2, "not started")).refuses(end());
     story.then(returned(1, 0, used(50))).then(tool_ended(1, 0, "part")).refuses(end()).next(Step::Wait);
@@ -1008,14 +1015,27 @@ fn calls_are_named_once() {
 
 #[test]
 fn questions_come_before_the_call() {
-    let asked =
-        |index| Event::Asked { call: call(1, index), what: "May I?".into(), until: 9, default: Answer::Once };
+    let asked = |index| Event::Asked {
+        call: call(1, index),
+        what: "May I?".into(),
+        why: String::new(),
+        always: None,
+        until: 9,
+        default: Answer::Once,
+    };
     let answered = |index, answer| Event::Answered { call: call(1, index), answer, by: "me".to_owned() };
     let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), replied(1, "", &["a", "b"])]);
-    story.refuses(answered(0, Answer::Once)).then(asked(0)).refuses(asked(0)).then(asked(1));
+    story.refuses(answered(0, Answer::Once)).then(asked(0)).then(asked(1));
+    // A runner that takes over asks again.
+    story.crash().next(Step::RunCalls(vec![call(1, 0), call(1, 1)])).next(Step::Wait).then(asked(0));
     // What is not decided does not run, and neither is it lent to.
     story.refuses(tool_started(1, 0)).refuses(delegated(1, 0, loan(1)));
-    story.then(answered(0, Answer::Once)).refuses(answered(0, Answer::Once)).then(tool_started(1, 0));
+    story.then(answered(0, Answer::Once)).refuses(answered(0, Answer::Once)).refuses(asked(0));
+    story.then(tool_started(1, 0));
+    // That a person said yes is remembered as long as the call is open.
+    story.crash();
+    assert!(story.state.call(call(1, 0)).unwrap().is_permitted);
+    assert!(!story.state.call(call(1, 1)).unwrap().is_permitted);
     // What was denied never runs.
     story.then(answered(1, Answer::Deny { word: None })).refuses(tool_started(1, 1)).refuses(delegated(
         1,
@@ -1023,6 +1043,33 @@ fn questions_come_before_the_call() {
         loan(1),
     ));
     story.then(tool_ended(1, 1, "denied")).then(tool_ended(1, 0, "ran")).next(Step::CallModel(Purpose::Turn));
+}
+
+#[test]
+fn what_is_always_permitted_outlives_the_round_and_counts_once() {
+    let answered = |index, rule: &str| Event::Answered {
+        call: call(1, index),
+        answer: Answer::Always(rule.to_owned()),
+        by: "me".to_owned(),
+    };
+    let asked = |index| Event::Asked {
+        call: call(1, index),
+        what: "May I?".into(),
+        why: String::new(),
+        always: None,
+        until: 9,
+        default: Answer::Once,
+    };
+    let calls = ["a", "b", "c", "d"];
+    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), replied(1, "", &calls)]);
+    story.then(asked(0)).then(asked(1)).then(asked(2));
+    story.then(answered(0, "shell(git status)")).then(answered(1, "shell(git status)"));
+    // A rule that cannot be read permits this call alone; an answer that nobody waits for permits nothing.
+    story.then(answered(2, "shell(")).refuses(answered(3, "shell"));
+    story.state.apply(&answered(3, "shell"));
+    let rules: Vec<String> = story.state.always().iter().map(ToString::to_string).collect();
+    assert_eq!(rules, ["shell(git status)"]);
+    assert!(story.state.call(call(1, 2)).unwrap().is_permitted);
 }
 
 #[test]

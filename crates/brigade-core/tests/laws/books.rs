@@ -325,7 +325,14 @@ impl Run {
         let event = match progress {
             CallProgress::New | CallProgress::Decided(_) => match world.chance.below(5) {
                 0 => ended(),
-                1 => Event::Asked { call, what: "?".into(), until: 1, default: Answer::Once },
+                1 => Event::Asked {
+                    call,
+                    what: "?".into(),
+                    why: String::new(),
+                    always: None,
+                    until: 1,
+                    default: Answer::Once,
+                },
                 2 => Event::ToolStarted { call, effect: Effect::Opaque, before: None, after: None },
                 _ => self.delegated(call, world),
             },
@@ -461,7 +468,14 @@ impl Run {
             5..=7 => self.delegated(call, world),
             8 if !self.state.loans().is_empty() => return self.return_one(world),
             9 | 10 => Event::Ended { outcome: Outcome::new(status, ""), spent },
-            11 => Event::Asked { call, what: "?".into(), until: 0, default: Answer::Once },
+            11 => Event::Asked {
+                call,
+                what: "?".into(),
+                why: String::new(),
+                always: None,
+                until: 0,
+                default: Answer::Once,
+            },
             12 => Event::Compacted { summary: "so far".into(), keep_from: turn },
             13 => Event::Resumed { epoch: 1, downtime: 1 },
             _ => Event::CallFailed { turn, attempt, cause: CallFault::Unaffordable, spent: Spent::default() },

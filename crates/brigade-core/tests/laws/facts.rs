@@ -91,7 +91,14 @@ pub(crate) fn samples() -> Vec<Event> {
         Answer::Deny { word: None },
         Answer::Deny { word: Some("no".to_owned()) },
     ] {
-        events.push(Event::Asked { call, what: text(), until: u64::MAX, default: answer.clone() });
+        events.push(Event::Asked {
+            call,
+            what: text(),
+            why: "r".to_owned(),
+            always: Some("shell".to_owned()),
+            until: u64::MAX,
+            default: answer.clone(),
+        });
         events.push(Event::Answered { call, answer, by: "b".to_owned() });
     }
     for which in [Which::Turns, Which::Tokens, Which::Usd, Which::Time, Which::Agents] {

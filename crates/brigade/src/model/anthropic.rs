@@ -4,6 +4,7 @@ pub(super) mod reply;
 mod request;
 
 use futures::stream::BoxStream;
+use reqwest::header::HeaderValue;
 
 use super::http::{self, Endpoint};
 use super::written::Written;
@@ -46,7 +47,8 @@ impl Model for Anthropic {
         };
         let decoder = reply::Decoder::new(self.endpoint.clone(), body.len());
         let path = if self.endpoint.ends_with("/v1") { "/messages" } else { "/v1/messages" };
-        let mut post = self.endpoint.post(path, body).header("anthropic-version", VERSION);
+        let mut post =
+            self.endpoint.post(path, body).header("anthropic-version", HeaderValue::from_static(VERSION));
         if let Some(key) = self.endpoint.key_header("") {
             post = post.header("x-api-key", key);
         }

@@ -104,8 +104,11 @@ impl Gate {
 }
 
 impl Line {
-    /// Lets the first in line look whether it may go.
+    /// Lets the first in line look whether it may go, unless it is plain that it may not.
     fn call_first(&self) {
+        if self.flow.is_full() {
+            return;
+        }
         if let Some(call) = self.waiting.values().next() {
             call.notify_one();
         }

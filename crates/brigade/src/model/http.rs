@@ -8,15 +8,16 @@ mod ids;
 #[cfg(test)]
 mod tests;
 mod times;
+mod wire;
 
 use std::collections::VecDeque;
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use reqwest::RequestBuilder;
 
 use super::sse::Event;
 use super::{Chunk, ModelError};
+use endpoint::Draft;
 use exchange::Exchange;
 
 pub(super) use endpoint::place;
@@ -38,12 +39,12 @@ pub(super) trait Decoder: Send + 'static {
 /// Sends a request once the gate lets it through, and gives the pieces of its reply.
 pub(super) fn converse(
     endpoint: &Endpoint,
-    request: RequestBuilder,
+    draft: Draft,
     decoder: impl Decoder,
 ) -> BoxStream<'static, Result<Chunk, ModelError>> {
-    let request = match request.build() {
+    let request = match draft.build() {
         Ok(request) => request,
-        Err(error) => return failed(failure::unreachable(endpoint, &error)),
+        Err(cause) => return failed(failure::unwritable(endpoint, &cause)),
     };
     let exchange = Box::new(Exchange::new(endpoint.clone(), request, decoder));
     let next = |mut exchange: Box<Exchange<_>>| async move { Some((exchange.next().await?, exchange)) };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
-use reqwest::header;
+use reqwest::header::{self, HeaderValue};
 use serde_json::Value;
 
 use super::ModelError;
@@ -60,7 +60,7 @@ pub async fn list(endpoint: &Endpoint, api: Api) -> Result<Vec<Listed>, ListErro
     };
     let mut request = endpoint.get(path);
     if api == Api::Anthropic {
-        request = request.header("anthropic-version", super::anthropic::VERSION);
+        request = request.header("anthropic-version", HeaderValue::from_static(super::anthropic::VERSION));
     }
     if let Some(key) = key {
         request = request.header(header, key);

@@ -41,6 +41,8 @@ pub struct Parser {
     line: Vec<u8>,
     event: Event,
     has_data: bool,
+    /// Whether the event was given out, and its room serves the next one.
+    is_given: bool,
     /// A line feed that follows a carriage return belongs to the same end of line.
     after_return: bool,
     at_start: bool,
@@ -61,6 +63,7 @@ impl Parser {
             line: Vec::new(),
             event: Event::default(),
             has_data: false,
+            is_given: false,
             after_return: false,
             at_start: true,
             failed: None,
@@ -68,21 +71,36 @@ impl Parser {
     }
 
     /// Takes more bytes and appends the events that they complete.
-    pub fn feed(&mut self, bytes: &[u8], events: &mut Vec<Event>) -> Result<(), SseError> {
+    pub fn feed(&mut self, mut bytes: &[u8], events: &mut Vec<Event>) -> Result<(), SseError> {
+        while let Some(event) = self.next(&mut bytes)? {
+            events.push(event.clone());
+        }
+        Ok(())
+    }
+
+    /// Takes bytes until they complete an event, and leaves those that follow it. Nothing is left where there is no event.
+    pub fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<&Event>, SseError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let fed = self.lines(bytes, events);
-        if let Err(error) = &fed {
-            self.failed = Some(error.clone());
+        if mem::take(&mut self.is_given) {
+            self.event.name.clear();
+            self.event.data.clear();
         }
-        fed
+        match self.lines(bytes) {
+            Ok(()) => Ok(self.is_given.then_some(&self.event)),
+            Err(error) => {
+                self.failed = Some(error.clone());
+                Err(error)
+            }
+        }
     }
 
-    fn lines(&mut self, mut bytes: &[u8], events: &mut Vec<Event>) -> Result<(), SseError> {
-        while !bytes.is_empty() {
+    fn lines(&mut self, rest: &mut &[u8]) -> Result<(), SseError> {
+        while !rest.is_empty() && !self.is_given {
+            let bytes = *rest;
             if mem::take(&mut self.after_return) && bytes[0] == b'\n' {
-                bytes = &bytes[1..];
+                *rest = &bytes[1..];
                 continue;
             }
             let end = memchr::memchr2(b'\r', b'\n', bytes);
@@ -92,17 +110,18 @@ impl Parser {
             }
             let Some(end) = end else {
                 self.line.extend_from_slice(piece);
+                *rest = &[];
                 return Ok(());
             };
             self.after_return = bytes[end] == b'\r';
-            bytes = &bytes[end + 1..];
+            *rest = &bytes[end + 1..];
             if self.line.is_empty() {
-                self.end_line(piece, events)?;
+                self.end_line(piece)?;
                 continue;
             }
             self.line.extend_from_slice(piece);
             let line = mem::take(&mut self.line);
-            self.end_line(&line, events)?;
+            self.end_line(&line)?;
             // The room that the line took serves the next one.
             self.line = line;
             self.line.clear();
@@ -110,16 +129,16 @@ impl Parser {
         Ok(())
     }
 
-    fn end_line(&mut self, line: &[u8], events: &mut Vec<Event>) -> Result<(), SseError> {
+    fn end_line(&mut self, line: &[u8]) -> Result<(), SseError> {
         let line = match mem::take(&mut self.at_start) {
             true => line.strip_prefix(BOM).unwrap_or(line),
             false => line,
         };
         let line = std::str::from_utf8(line).map_err(|_| SseError::Encoding)?;
         if line.is_empty() {
-            let event = mem::take(&mut self.event);
-            if mem::take(&mut self.has_data) {
-                events.push(event);
+            self.is_given = mem::take(&mut self.has_data);
+            if !self.is_given {
+                self.event.name.clear();
             }
             return Ok(());
         }

@@ -1,12 +1,50 @@
-//! Tools as a provider wants them written, kept for all that are offered the same.
+//! Requests as a provider wants them written; their tools are kept for all that are offered the same.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use brigade_core::ToolSpec;
+use brigade_core::{Message, ToolSpec};
+use serde::Serialize;
 use serde_json::value::RawValue;
+
+use super::Request;
 
 /// How many sets of tools are remembered.
 const SETS: usize = 8;
+
+/// About how many bytes a message has around its text, and a request around its messages.
+const AROUND_MESSAGE: usize = 64;
+const AROUND_REQUEST: usize = 256;
+
+/// A body with these tools, as JSON. There is room for it from the start: a body that grows is moved time and again.
+pub(super) fn write(
+    body: &impl Serialize,
+    request: &Request,
+    tools: Option<&RawValue>,
+) -> serde_json::Result<Vec<u8>> {
+    let messages: usize = request.messages.iter().map(|message| texts(message) + AROUND_MESSAGE).sum();
+    let texts = messages + request.system.len();
+    // Line feeds and quotes are written with a stroke before them.
+    let room = AROUND_REQUEST + tools.map_or(0, |tools| tools.get().len()) + texts + texts / 16;
+    let mut bytes = Vec::with_capacity(room);
+    serde_json::to_writer(&mut bytes, body)?;
+    Ok(bytes)
+}
+
+fn texts(message: &Message) -> usize {
+    match message {
+        Message::User(text) => text.as_str().len(),
+        Message::Assistant(reply) => {
+            let calls = reply
+                .calls
+                .iter()
+                .map(|call| call.name.len() + call.arguments.as_str().len() + AROUND_MESSAGE);
+            reply.text.as_str().len() + calls.sum::<usize>()
+        }
+        Message::Results(results) => {
+            results.iter().map(|result| result.output.text.as_str().len() + AROUND_MESSAGE).sum()
+        }
+    }
+}
 
 /// What was written last. Clones share it.
 #[derive(Debug, Clone, Default)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brigade_core::permission::Mode;
-use brigade_core::{Agent, Budget, Outcome, SessionId, Spent};
+use brigade_core::{Agent, Budget, CallId, Outcome, SessionId, Spent};
 
 use tokio::sync::watch;
 
@@ -82,6 +82,17 @@ pub enum RunError {
         /// The tree that it belongs to.
         root: SessionId,
     },
+    /// There is no such question, or it was answered already.
+    #[error("{session} asks nothing about its call {call}; it may have been answered already")]
+    NotAsked {
+        /// The session.
+        session: SessionId,
+        /// The call.
+        call: CallId,
+    },
+    /// An answer names a rule that cannot be read.
+    #[error("{0}")]
+    Rule(String),
     /// A mistake of this library.
     #[error("this should not happen, please report it: {0}")]
     Bug(String),

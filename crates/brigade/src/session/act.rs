@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade_core::event::Effect;
+use brigade_core::event::{Answer, Effect};
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::grant::Access;
 use brigade_core::message::Stop;
-use brigade_core::permission::{Action, Kind, Mode, Subject, Verdict};
+use brigade_core::permission::{Action, Kind, Subject};
 use brigade_core::state::CallProgress;
 use brigade_core::{CallId, Event, Hash, ToolCall, ToolOutput, json};
 use serde_json::Value;
 
+use super::ask::{Judgement, Leave, denial};
 use super::{Driver, Fatal, Inbox};
 use crate::tool::{AnyTool, EditPlan, Files, ToolContext};
 
@@ -62,6 +63,10 @@ impl Driver {
                 self.in_flight.insert(call);
                 self.in_doubt(call, &written, effect, before, after).await
             }
+            CallProgress::Decided(Answer::Deny { word }) => {
+                self.answer(call, denial(&written.name, word.as_deref()));
+                Ok(None)
+            }
             CallProgress::New | CallProgress::Asked | CallProgress::Decided(_) => {
                 if let Some(reason) = self.state.stopping() {
                     self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
@@ -99,7 +104,7 @@ impl Driver {
         if self.is_kin_tool(&written.name) {
             return self.act_on_kin(call, &written.name, &arguments).await.map(|()| None);
         }
-        let (tool, arguments) = self.permit(&written.name, arguments)?;
+        let Some(tool) = self.permit(call, &written.name, &arguments)? else { return Ok(None) };
         if tool.effect() == Effect::Edit {
             // Edits of one session happen one after the other: the next is planned on what the last one left.
             if self.editing.is_some_and(|other| other != call) {
@@ -139,22 +144,24 @@ impl Driver {
         Ok(Work::Write { call, plan })
     }
 
-    /// The choke point: no tool runs that does not pass here.
-    fn permit(&self, name: &str, arguments: Value) -> Result<(Arc<dyn AnyTool>, Value), ToolOutput> {
+    /// The choke point: no tool runs that does not pass here. None where a person is asked first.
+    fn permit(
+        &mut self,
+        call: CallId,
+        name: &str,
+        arguments: &Value,
+    ) -> Result<Option<Arc<dyn AnyTool>>, ToolOutput> {
         let tool = self.tree.tool(&self.kit, name).ok_or_else(|| self.no_such_tool(name))?.clone();
         if tool.network() && self.kit.authority.network == Access::Denied {
             let text =
                 format!("'{name}' needs the network, and this agent may not reach it; work without it");
             return Err(ToolOutput::error(text));
         }
-        let mut verdict = Verdict::Deny { reason: "the tool did not say what it would do".to_owned() };
-        let permissions = &self.kit.authority.permissions;
+        let mut judgement = Judgement::unspoken();
         let root = self.kit.files.workspace().root();
-        tool.check(&arguments, &mut |action| verdict = permissions.check(&beneath(*action, root)))?;
-        match verdict {
-            Verdict::Allow => Ok((tool, arguments)),
-            verdict => Err(refusal(name, verdict)),
-        }
+        tool.check(arguments, &mut |action| judgement = self.judge(&beneath(*action, root)))?;
+        let leave = self.allow(call, name, || arguments.clone(), judgement)?;
+        Ok((leave == Leave::Given).then_some(tool))
     }
 
     fn no_such_tool(&self, name: &str) -> ToolOutput {
@@ -173,13 +180,12 @@ impl Driver {
         if !authority.tools.contains(MESSAGE) || authority.speak == Access::Denied {
             return Err(self.no_such_tool(MESSAGE));
         }
-        let action = Action { tool: MESSAGE, kind: Kind::Pure, subject: Subject::Nothing };
-        match authority.permissions.check(&action) {
-            Verdict::Allow => {}
-            verdict => return Err(refusal(MESSAGE, verdict)),
-        }
         let text = arguments.get("text").and_then(Value::as_str).filter(|text| !text.trim().is_empty());
         let text = text.ok_or_else(|| ToolOutput::error("Missing 'text' argument"))?;
+        let judgement = self.judge(&Action { tool: MESSAGE, kind: Kind::Pure, subject: Subject::Nothing });
+        if self.allow(call, MESSAGE, || arguments.clone(), judgement)? == Leave::Asked {
+            return Ok(());
+        }
         self.record(Event::Said { call, text: text.into() });
         self.answer(call, ToolOutput::ok("Sent."));
         Ok(())
@@ -330,25 +336,6 @@ fn beneath<'a>(action: Action<'a>, root: &std::path::Path) -> Action<'a> {
             }
         }
         Subject::Nothing | Subject::Command(_) | Subject::Host(_) => action,
-    }
-}
-
-/// What the model reads when a call is not allowed, with the setting that would allow it.
-pub(super) fn refusal(tool: &str, verdict: Verdict) -> ToolOutput {
-    match verdict {
-        Verdict::Deny { reason } => ToolOutput::error(format!("'{tool}' is not allowed: {reason}")),
-        Verdict::Ask { rule } => {
-            let why = rule.map_or_else(
-                || "this mode asks before it".to_owned(),
-                |rule| format!("the rule `{rule}` in permissions.ask asks before it"),
-            );
-            ToolOutput::error(format!(
-                "'{tool}' is not allowed: {why}, and nobody can be asked here. The person can permit it with a \
-                 rule in permissions.allow that covers the whole call, or with --mode {}",
-                Mode::Auto
-            ))
-        }
-        Verdict::Allow => ToolOutput::error("allowed"),
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use brigade_core::delegation::Waiting as Wait;
 use brigade_core::faces::{Caller, PartEnd, delegate, failure, subagent};
 use brigade_core::grant::Access;
-use brigade_core::permission::{Action, Kind, Subject, Verdict};
+use brigade_core::permission::{Action, Kind, Subject};
 use brigade_core::{
     Agent, CallId, Delegation, Event, Face, Outcome, Record, SessionId, Status, ToolCall, ToolOutput, faces,
+    json,
 };
 
-use super::act::refusal;
+use super::ask::Leave;
 use super::lend::Waiting;
 use super::schema::check_schema;
 use super::{Driver, Fatal, Inbox};
@@ -66,9 +67,10 @@ impl Driver {
         let plan = faces.plan(&written.name, &self.caller(), written.arguments.as_str());
         let plan = plan.map_err(ToolOutput::error)?;
         let action = Action { tool: &written.name, kind: Kind::Pure, subject: Subject::Nothing };
-        match self.kit.authority.permissions.check(&action) {
-            Verdict::Allow => {}
-            verdict => return Err(refusal(&written.name, verdict)),
+        let judgement = self.judge(&action);
+        let arguments = || json::parse(written.arguments.as_str()).unwrap_or_default();
+        if self.allow(call, &written.name, arguments, judgement)? == Leave::Asked {
+            return Ok(());
         }
         if let Some(schema) = plan.parts.iter().find_map(|part| part.schema.as_ref()) {
             check_schema(schema.as_str()).map_err(ToolOutput::error)?;

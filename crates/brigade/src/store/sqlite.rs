@@ -1,6 +1,7 @@
 //! Logs in one SQLite file: any number of processes, one writer at a time, durable when an append returns.
 
 mod checkpoint;
+mod checkup;
 mod ledger;
 mod lock;
 mod reader;
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use super::codec::{self, Encoded};
 use super::{Append, Appended, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
 use checkpoint::Checkpointer;
+pub use checkup::{Checkup, Integrity};
 use ledger::AppendJob;
 use reader::Reader;
 use schema::Limits;

@@ -13,6 +13,7 @@ mod examples;
 mod faces;
 mod fence;
 mod long;
+mod questions;
 mod remember;
 mod support;
 mod tell;

@@ -183,3 +183,29 @@ async fn the_log_of_the_database_does_not_grow_for_ever() {
     let wal = std::fs::metadata(wal(folder.path())).unwrap().len();
     assert!(written > 1_000_000 && wal < 40_000_000, "{written} {wal}");
 }
+
+#[tokio::test]
+async fn a_look_at_the_file_finds_damage_and_writes_nothing() {
+    use brigade::store::Integrity;
+    let folder = folder();
+    let place = folder.path().join("looked-at.db");
+    assert!(matches!(SqliteStore::check_up(&place, u64::MAX), Err(StoreError::ReadOnly { .. })));
+    assert!(!place.exists(), "a look makes no store");
+    let store = SqliteStore::open(&place).unwrap();
+    begun(&store, &root(1), 400).await;
+    let while_open = SqliteStore::check_up(&place, u64::MAX).unwrap();
+    assert_eq!(while_open.integrity, Integrity::Whole);
+    drop(store);
+    let found = SqliteStore::check_up(&place, u64::MAX).unwrap();
+    assert_eq!((found.format, found.integrity), (Some(1), Integrity::Whole));
+    assert!(found.bytes > 8192, "{}", found.bytes);
+    assert_eq!(SqliteStore::check_up(&place, 100).unwrap().integrity, Integrity::Unknown);
+    let mut bytes = std::fs::read(&place).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(7);
+    std::fs::write(&place, bytes).unwrap();
+    match SqliteStore::check_up(&place, u64::MAX) {
+        Ok(found) => assert!(matches!(found.integrity, Integrity::Damaged(places) if !places.is_empty())),
+        Err(error) => assert!(matches!(error, StoreError::Broken { .. }), "{error}"),
+    }
+}

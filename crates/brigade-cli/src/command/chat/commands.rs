@@ -2,7 +2,7 @@
 
 use brigade_core::permission::Mode;
 
-use crate::settings::nearest;
+use crate::settings::near;
 
 /// The commands, what they take, and what they do.
 const COMMANDS: [(&str, &str, &str); 10] = [
@@ -92,10 +92,9 @@ pub(crate) fn parse(line: &str) -> Result<Typed, String> {
 }
 
 fn unknown(name: &str) -> String {
-    let near = nearest(name, COMMANDS.map(|(known, _, _)| known));
-    let hint = match near {
-        Some((distance, known)) if distance <= 2 => format!("did you mean /{known}?"),
-        Some(_) | None => "/help lists what there is;".to_owned(),
+    let hint = match near(name, COMMANDS.map(|(known, _, _)| known)) {
+        Some(known) => format!("did you mean /{known}?"),
+        None => "/help lists what there is;".to_owned(),
     };
     format!(
         "there is no command /{name}; {hint} A message that begins with a slash is typed with two: //{name}"

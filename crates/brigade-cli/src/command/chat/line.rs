@@ -1,9 +1,9 @@
 //! The line that is typed in: keys go in, messages come out.
 
 use super::commands;
-use super::editor::{Edit, Editor, Layout, Moved};
 use super::history::History;
-use super::keys::Key;
+use crate::keyboard::editor::{Edit, Editor, Layout, Moved};
+use crate::keyboard::keys::Key;
 
 /// What is typed, and what was typed before.
 pub(super) struct Line {
@@ -29,6 +29,11 @@ pub(super) enum Wish {
 impl Line {
     pub(super) fn new(history: History) -> Line {
         Line { editor: Editor::default(), history }
+    }
+
+    /// Whether nothing was typed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.editor.is_empty()
     }
 
     /// The line on a screen.
@@ -57,6 +62,7 @@ impl Line {
                 self.editor.take();
                 self.history.forget_place();
             }
+            Key::Escape => {}
             Key::Redraw => return Wish::Redraw,
         }
         Wish::Nothing

@@ -10,10 +10,10 @@ use super::answers;
 use super::commands::{self, Command, Typed};
 use super::talk::{Said, Talk};
 use crate::args::OutputFormat;
-use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::finish;
 use crate::follow::{self, Interrupts};
+use crate::named;
 use crate::output;
 use crate::progress::Progress;
 use crate::report::Report;
@@ -166,7 +166,8 @@ async fn obey(talk: &mut Talk, command: Command) -> Result<Then, Failure> {
         }
         Command::Resume(None) => answers::sessions(&**talk.runtime.store(), columns).await?,
         Command::Resume(Some(id)) => {
-            talk.switch(&engine::session(&id)?).await?;
+            let session = named::session(&**talk.runtime.store(), &id).await?;
+            talk.switch(&session).await?;
             format!("This is {} now.", talk.who())
         }
         Command::Tell(_) | Command::Stop(_) => return Err(Failure::usage("nobody works now")),

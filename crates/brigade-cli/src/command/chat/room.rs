@@ -1,6 +1,7 @@
 //! The chat on a terminal: one loop over keys, the running tree and time.
 
 mod orders;
+mod questions;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -15,15 +16,16 @@ use tokio::time::MissedTickBehavior;
 
 use super::commands::{self, Command, Typed};
 use super::history::History;
-use super::keys;
 use super::line::{Line, Wish};
 use super::screen::{Frame, Screen};
 use super::talk::{Said, Talk};
 use super::voice::{self, Voice};
 use crate::failure::{Exit, Failure};
+use crate::keyboard::keys;
 use crate::output;
 use crate::safe;
 use crate::terminal::{self, Colour};
+use questions::Questions;
 
 /// How often the frame is drawn.
 const TICK: Duration = Duration::from_millis(100);
@@ -44,6 +46,7 @@ pub(super) struct Room<'a> {
     round: Option<Round>,
     /// Sessions that were left to themselves and work on in this process, and who they are.
     apart: HashMap<SessionId, String>,
+    questions: Questions,
     pressed: Option<Pressed>,
     notice: Option<&'static str>,
     /// Whether the last line that was said is empty.
@@ -101,6 +104,7 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         voice,
         round: None,
         apart: HashMap::new(),
+        questions: Questions::default(),
         pressed: None,
         notice: None,
         is_spaced: true,
@@ -195,13 +199,13 @@ impl Room<'_> {
             !repeats
         });
         if !lines.is_empty() {
-            let frame = frame(self.talk, &self.round, &self.voice, &self.line, self.notice);
+            let frame = frame(self.talk, &self.round, &self.voice, &self.line, &self.questions, self.notice);
             self.screen.say(&lines, frame);
         }
     }
 
     fn draw(&mut self) {
-        let frame = frame(self.talk, &self.round, &self.voice, &self.line, self.notice);
+        let frame = frame(self.talk, &self.round, &self.voice, &self.line, &self.questions, self.notice);
         self.screen.draw(frame);
     }
 
@@ -227,7 +231,11 @@ impl Room<'_> {
                 leave
             }
             Event::Paste(text) => {
-                self.line.paste(text);
+                if self.questions.take_keys() {
+                    self.questions.paste(&text);
+                } else {
+                    self.line.paste(text);
+                }
                 self.draw();
                 None
             }
@@ -240,7 +248,16 @@ impl Room<'_> {
     }
 
     async fn key(&mut self, key: keys::Key) -> Option<Exit> {
-        // Where a question of an agent is open, it is to get the key here, and the line is not.
+        if self.questions.take_keys() {
+            if key != keys::Key::Interrupt {
+                self.pressed = None;
+                self.notice = None;
+            }
+            return self.answer_key(key).await;
+        }
+        if key == keys::Key::Escape {
+            self.turn_to_question();
+        }
         let wish = self.line.key(key);
         if wish != Wish::Interrupt {
             self.pressed = None;
@@ -378,6 +395,7 @@ impl Room<'_> {
             lines.extend(self.voice.see(&live, view));
         }
         self.say(lines);
+        self.look_at_questions();
     }
 
     async fn ended(&mut self, ending: Result<Ending, RunError>) {
@@ -447,14 +465,16 @@ fn frame<'a>(
     round: &Option<Round>,
     voice: &Voice,
     line: &Line,
+    questions: &Questions,
     notice: Option<&'static str>,
 ) -> Frame<'a> {
     let columns = terminal::size().0.saturating_sub(1);
-    // Where a question of an agent is open, it is to stand here, above the line.
+    let view = talk.view.as_ref().filter(|_| round.is_some());
+    let question = view.and_then(|view| questions.layout(&view.tree, talk.colour(), columns));
     Frame {
-        view: talk.view.as_ref().filter(|_| round.is_some()),
+        view,
         pending: voice.pending(PENDING),
-        notice,
-        line: line.layout(columns, Screen::line_rows()),
+        notice: notice.or(questions.notice()),
+        line: question.unwrap_or_else(|| line.layout(columns, Screen::line_rows())),
     }
 }

@@ -1,20 +1,14 @@
 //! The terminal while there is a chat on it: what is said scrolls up, beneath it the tree and the line that is typed.
 
-use std::sync::Once;
-
-use brigade_core::SessionId;
-use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
-use rustix::termios::{OptionalActions, OutputModes, tcgetattr, tcsetattr};
-
-use super::editor::Layout;
 use crate::failure::Failure;
 use crate::follow::View;
+use crate::keyboard::RawTerminal;
+use crate::keyboard::editor::Layout;
 use crate::output;
 use crate::progress::{Footer, LiveTree};
 use crate::terminal::{self, Colour};
+use brigade_core::SessionId;
 
-const PASTE_ON: &str = "\u{1b}[?2004h";
-const PASTE_OFF: &str = "\u{1b}[?2004l\u{1b}[?25h";
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 /// Of the window's rows, how many the line that is typed may take.
 const LINE_ROWS: usize = 3;
@@ -25,6 +19,7 @@ pub(super) struct Screen {
     colour: Colour,
     /// A tree of nobody, for when nobody works.
     nobody: View,
+    _raw: RawTerminal,
 }
 
 /// What stands beneath what was said.
@@ -42,12 +37,9 @@ pub(super) struct Frame<'a> {
 impl Screen {
     /// Takes the terminal.
     pub(super) fn enter(colour: Colour) -> Result<Screen, Failure> {
-        give_back_on_panic();
-        enable_raw_mode()
-            .map_err(|error| Failure::failed(format!("the terminal cannot be typed on: {error}")))?;
-        keep_line_ends();
-        output::paint(PASTE_ON);
-        Ok(Screen { tree: LiveTree::new(colour), colour, nobody: View::new(SessionId::root(0)) })
+        let raw = RawTerminal::enter()?;
+        let nobody = View::new(SessionId::root(0));
+        Ok(Screen { tree: LiveTree::new(colour), colour, nobody, _raw: raw })
     }
 
     /// The rows that the line may take in this window.
@@ -88,42 +80,4 @@ impl Screen {
         self.tree.set_footer(Some(Footer { lines, cursor: Some((row + above, column)) }));
         frame.view
     }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        self.tree.clear();
-        give_back();
-    }
-}
-
-/// In raw mode a line end does not lead to the start of the next line. Warnings of others are to stand below each other
-/// all the same.
-fn keep_line_ends() {
-    let stdin = std::io::stdin();
-    if let Ok(mut modes) = tcgetattr(&stdin) {
-        modes.output_modes |= OutputModes::OPOST;
-        let _ = tcsetattr(&stdin, OptionalActions::Now, &modes);
-    }
-}
-
-/// The terminal as it was. There is nobody left to tell if that fails.
-fn give_back() {
-    output::paint(PASTE_OFF);
-    let _ = disable_raw_mode();
-}
-
-/// A panic of this thread ends the chat; one of an agent is reported as the end of its round.
-fn give_back_on_panic() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        let own = std::thread::current().id();
-        std::panic::set_hook(Box::new(move |panic| {
-            if std::thread::current().id() == own {
-                give_back();
-            }
-            before(panic);
-        }));
-    });
 }

@@ -16,6 +16,7 @@ use crate::engine;
 use crate::failure::Failure;
 use crate::finish::Hints;
 use crate::follow::View;
+use crate::named;
 use crate::settings::Settings;
 use crate::terminal::{self, Colour};
 
@@ -52,7 +53,7 @@ impl Talk {
         };
         let store = engine::store(&settings)?;
         let session = match &resume {
-            Some(id) => Some(engine::session(id)?),
+            Some(id) => Some(named::session(&*store, id).await?),
             None if last => Some(last_session(&*store, &settings).await?),
             None => None,
         };

@@ -2,7 +2,7 @@
 
 use brigade::model::{Api, Endpoint};
 
-use super::super::nearest::nearest;
+use super::super::nearest::near;
 use super::{Environment, Kind, Provider, Providers};
 
 /// A provider as it can be used here.
@@ -62,8 +62,14 @@ impl Providers {
     }
 
     /// The name that somebody may have meant.
-    pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
-        nearest(name, self.names()).map(|(_, near)| near)
+    pub(crate) fn near(&self, name: &str) -> Option<&str> {
+        near(name, self.names())
+    }
+
+    /// What to say to somebody who names a provider that is not there.
+    pub(crate) fn unknown(&self, name: &str) -> String {
+        let near = self.near(name).map_or_else(String::new, |near| format!(" the nearest is '{near}';"));
+        format!("there is no provider '{name}';{near} all are listed by: brigade models")
     }
 }
 

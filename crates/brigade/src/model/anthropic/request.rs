@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::super::Request;
 use super::super::http::{arguments, call_ids};
 use super::super::known::takes_temperature;
-use super::super::written::Written;
+use super::super::written::{Written, write};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -101,7 +101,8 @@ pub(super) fn body(request: &Request, provider: &str, written: &Written) -> serd
         true => stubs(request)?,
         false => (Some(written.tools(&request.tools, tools)?), None),
     };
-    serde_json::to_vec(&Body {
+    let offered = tools.clone();
+    let body = Body {
         model: &request.model,
         max_tokens: request.max_tokens,
         system: text(&request.system, Some(CACHE)).into_iter().collect(),
@@ -114,7 +115,8 @@ pub(super) fn body(request: &Request, provider: &str, written: &Written) -> serd
             .filter(|_| takes_temperature(&request.model))
             .map(|temperature| temperature.min(1.0)),
         stream: true,
-    })
+    };
+    write(&body, request, offered.as_deref())
 }
 
 fn tool(spec: &ToolSpec) -> Tool<'_> {

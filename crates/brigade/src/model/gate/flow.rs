@@ -161,6 +161,11 @@ impl Flow {
         Answer::Go(self.send(now, entered, cost))
     }
 
+    /// Whether all that can be said to whoever waits is that enough requests are under way.
+    pub(super) fn is_full(&self) -> bool {
+        self.closed.is_none() && self.in_flight as f64 >= self.window.floor()
+    }
+
     fn closed_answer(&self, now: Instant) -> Option<Answer> {
         let wait = self.closed_for(now);
         match self.closed {

@@ -12,6 +12,9 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 const MOMENT_SECONDS: f64 = 1e9;
 const MOMENT_MILLIS: f64 = 1e12;
 
+/// A part of every name below.
+const COUNTED: &str = "ratelimit";
+
 /// The names of limit, rest and end of what is counted, in the order in which they are believed.
 type Names = [&'static str; 3];
 
@@ -69,8 +72,10 @@ impl Hints {
         // The clock of whoever wrote the other moments is the one to compare them with.
         let date = text(headers, header::DATE.as_str()).and_then(date::http);
         let now = date.unwrap_or(i64::try_from(now).unwrap_or(i64::MAX));
-        let requests = scarcest(headers, &REQUESTS, now);
-        let tokens = scarcest(headers, &TOKENS, now);
+        // Most servers count nothing, and are not asked for each of the names.
+        let counts = headers.keys().any(|name| name.as_str().contains(COUNTED));
+        let read = |names| if counts { scarcest(headers, names, now) } else { Allowance::default() };
+        let (requests, tokens) = (read(&REQUESTS), read(&TOKENS));
         let wait = told_to_wait(headers, now).or_else(|| {
             let used_up = |counted: &Allowance| counted.remaining == Some(0);
             let ends = [requests, tokens].into_iter().filter(used_up).filter_map(|counted| counted.reset);

@@ -7,7 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::Request;
 use super::super::http::arguments;
-use super::super::written::Written;
+use super::super::written::{Written, write};
 
 /// Stands for the signature of a call that another model made; Google's documentation names it for that.
 const UNSIGNED: &str = "skip_thought_signature_validator";
@@ -130,15 +130,17 @@ pub(super) fn body(request: &Request, provider: &str, written: &Written) -> serd
         let function_declarations = tools.iter().map(declaration).collect();
         to_raw_value(&[Tools { function_declarations }])
     })?;
-    serde_json::to_vec(&Body {
+    let tools = (!request.tools.is_empty()).then_some(&*tools);
+    let body = Body {
         system_instruction: text(&request.system).map(|part| Instruction { parts: [part] }),
-        tools: (!request.tools.is_empty()).then_some(&*tools),
+        tools,
         contents: contents(request, provider)?,
         generation_config: Generation {
             max_output_tokens: request.max_tokens,
             temperature: request.temperature,
         },
-    })
+    };
+    write(&body, request, tools)
 }
 
 fn declaration(spec: &ToolSpec) -> Declaration<'_> {

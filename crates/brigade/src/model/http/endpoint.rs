@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::HeaderValue;
-use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder, header};
-use url::{Host, Url};
+use http_body_util::Full;
+use hyper::Uri;
+use reqwest::Method;
+use reqwest::header::{self, HeaderMap, HeaderValue, IntoHeaderName};
+use url::{Host, Position, Url};
 
 use super::super::gate::{Gate, Pace};
 use super::super::{About, ModelError, PriceList};
-use super::failure::innermost;
 use super::times::{Limits, Times};
+use super::wire::{Outgoing, Wire};
 use crate::secret::Secret;
 
 /// What providers put around a request themselves, in tokens: none is known to add more.
@@ -32,7 +33,7 @@ pub struct Endpoint {
     limits: Limits,
     gate: Arc<Gate>,
     prices: PriceList,
-    client: Client,
+    wire: Arc<Wire>,
 }
 
 /// Where an address leads.
@@ -103,20 +104,9 @@ impl Endpoint {
         }
         let limits = times.resolve(place(&base));
         let gate = Gate::new(pace, limits.longest_wait);
-        let builder = Client::builder()
-            .user_agent(USER_AGENT)
-            .no_proxy()
-            .redirect(Policy::none())
-            .referer(false)
-            .connect_timeout(limits.connect)
-            .tcp_nodelay(true)
-            .pool_max_idle_per_host(gate.concurrency());
-        // Without TLS there is nothing to read certificates for.
-        let builder = if base.scheme() == "http" { builder.tls_certs_only([]) } else { builder };
-        let client = builder
-            .build()
-            .map_err(|error| EndpointError::Client { name: name.clone(), cause: innermost(&error) })?;
-        Ok(Endpoint { name, base, key, limits, gate, prices: PriceList::built_in(), client })
+        let wire = Wire::new(&base, limits.connect, gate.concurrency())
+            .map_err(|cause| EndpointError::Client { name: name.clone(), cause })?;
+        Ok(Endpoint { name, base, key, limits, gate, prices: PriceList::built_in(), wire })
     }
 
     /// The same provider, with another limit for one whole reply.
@@ -144,8 +134,8 @@ impl Endpoint {
         &self.gate
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    pub(super) fn wire(&self) -> &Arc<Wire> {
+        &self.wire
     }
 
     /// What is known of a model here.
@@ -154,19 +144,22 @@ impl Endpoint {
     }
 
     /// A request for what is at a path below the address.
-    pub(in super::super) fn get(&self, path: &str) -> RequestBuilder {
-        let url = format!("{}{path}", self.base.as_str().trim_end_matches('/'));
-        self.client.get(url).header(header::ACCEPT, "application/json")
+    pub(in super::super) fn get(&self, path: &str) -> Draft {
+        let accept = HeaderValue::from_static("application/json");
+        self.draft(Method::GET, path, Vec::new()).header(header::ACCEPT, accept)
     }
 
     /// A request to a path below the address, with this body.
-    pub(in super::super) fn post(&self, path: &str, body: Vec<u8>) -> RequestBuilder {
+    pub(in super::super) fn post(&self, path: &str, body: Vec<u8>) -> Draft {
+        self.draft(Method::POST, path, body)
+            .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .header(header::ACCEPT, HeaderValue::from_static("text/event-stream"))
+    }
+
+    fn draft(&self, method: Method, path: &str, body: Vec<u8>) -> Draft {
         let url = format!("{}{path}", self.base.as_str().trim_end_matches('/'));
-        self.client
-            .post(url)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "text/event-stream")
-            .body(body)
+        let draft = Draft { method, url, headers: HeaderMap::with_capacity(8), body };
+        draft.header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT))
     }
 
     /// Whether the path of the address ends like this.
@@ -190,17 +183,15 @@ impl Endpoint {
     /// The text of an error without the key.
     pub(super) fn hide(&self, text: String) -> String {
         match &self.key {
-            Some(key) if key.expose().len() >= LEAST_KEY => without(text, key),
+            Some(key) if key.expose().len() >= LEAST_KEY => without(&text, key).unwrap_or(text),
             Some(_) | None => text,
         }
     }
 
-    /// A part of a reply without the key, where nobody can have meant anything else by it.
-    pub(super) fn hide_in_reply(&self, text: String) -> String {
-        match &self.key {
-            Some(key) if is_no_word(key.expose()) => without(text, key),
-            Some(_) | None => text,
-        }
+    /// A part of a reply without the key, where it is in there and nobody can have meant anything else by it.
+    pub(super) fn hidden_in_reply(&self, text: &str) -> Option<String> {
+        let key = self.key.as_ref().filter(|key| is_no_word(key.expose()))?;
+        without(text, key)
     }
 
     pub(super) fn without_key(&self, error: ModelError) -> ModelError {
@@ -212,8 +203,39 @@ impl Endpoint {
     }
 }
 
-fn without(text: String, key: &Secret) -> String {
-    if text.contains(key.expose()) { text.replace(key.expose(), "(key)") } else { text }
+/// A request that is being written.
+pub(in super::super) struct Draft {
+    method: Method,
+    url: String,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Draft {
+    /// The same with one more header.
+    pub(in super::super) fn header(mut self, name: impl IntoHeaderName, value: HeaderValue) -> Draft {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// The request as it is sent, or why it cannot be.
+    pub(super) fn build(self) -> Result<Outgoing, String> {
+        let Draft { method, url, mut headers, body } = self;
+        let url = Url::parse(&url).map_err(|error| error.to_string())?;
+        let uri = Uri::try_from(&url[Position::BeforePath..Position::AfterQuery]);
+        let host = HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort]);
+        headers.insert(header::HOST, host.map_err(|error| error.to_string())?);
+        let mut request = Outgoing::new(Full::from(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = uri.map_err(|error| error.to_string())?;
+        *request.headers_mut() = headers;
+        Ok(request)
+    }
+}
+
+/// A text without the key that is in it.
+fn without(text: &str, key: &Secret) -> Option<String> {
+    text.contains(key.expose()).then(|| text.replace(key.expose(), "(key)"))
 }
 
 fn is_no_word(key: &str) -> bool {
@@ -249,4 +271,23 @@ fn address(text: &str) -> Result<Url, String> {
         return Err("it has a part after ? or #".to_owned());
     }
     Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_names_its_host_and_the_path_below_the_address() {
+        for (base, host, path) in [
+            ("https://api.example.com/v1/", "api.example.com", "/v1/models?limit=1"),
+            ("https://api.example.com:443", "api.example.com", "/models?limit=1"),
+            ("http://[::1]:8080/a%20b", "[::1]:8080", "/a%20b/models?limit=1"),
+        ] {
+            let endpoint = Endpoint::new("mock", base, None).unwrap();
+            let request = endpoint.get("/models?limit=1").build().unwrap();
+            assert_eq!(request.headers().get(header::HOST).unwrap(), host);
+            assert_eq!(request.uri(), path);
+        }
+    }
 }

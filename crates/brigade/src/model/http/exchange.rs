@@ -8,7 +8,8 @@ use std::time::Duration;
 use brigade_core::Usage;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use reqwest::{Request, Response, Version, header};
+use hyper::body::Body;
+use reqwest::{Version, header};
 use tokio::time::{Instant, Sleep};
 
 use super::super::gate::{Hints, Passed, Permit, Place};
@@ -16,6 +17,7 @@ use super::super::sse::{Event, Parser};
 use super::super::{Chunk, ModelError};
 use super::endpoint::Endpoint;
 use super::failure::Instead;
+use super::wire::{Outgoing, Reply, WireError};
 use super::{Decoder, cut, failure};
 use crate::clock;
 
@@ -45,7 +47,6 @@ pub(super) struct Exchange<D> {
     is_in_line: bool,
     parser: Parser,
     decoder: D,
-    events: Vec<Event>,
     chunks: VecDeque<Chunk>,
     failed: Option<ModelError>,
     framing: Framing,
@@ -53,15 +54,19 @@ pub(super) struct Exchange<D> {
     /// When something came last, and when those who wait are told that nothing does.
     heard: Instant,
     news: Instant,
+    /// When the reply has to be whole.
+    ends: Instant,
     alarm: Alarm,
 }
 
 enum Phase {
-    Queued(Box<Request>),
-    Sent { reply: BoxFuture<'static, reqwest::Result<Response>>, again: Option<Box<Request>> },
-    Reading(Response),
+    Queued(Box<Outgoing>),
+    Sent { reply: Coming, again: Box<Outgoing> },
+    Reading(Reply),
     Over,
 }
+
+type Coming = BoxFuture<'static, Result<Reply, WireError>>;
 
 /// Whether the end of a body can be told from a cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,11 +82,12 @@ enum Part<T> {
     Quiet,
     /// Nothing within the limit.
     Late,
+    /// The whole reply takes too long.
+    Endless,
 }
 
 impl<D: Decoder> Exchange<D> {
-    pub(super) fn new(endpoint: Endpoint, mut request: Request, decoder: D) -> Exchange<D> {
-        *request.timeout_mut() = Some(endpoint.limits().total);
+    pub(super) fn new(endpoint: Endpoint, request: Outgoing, decoder: D) -> Exchange<D> {
         let now = Instant::now();
         Exchange {
             endpoint,
@@ -92,13 +98,13 @@ impl<D: Decoder> Exchange<D> {
             is_in_line: false,
             parser: Parser::default(),
             decoder,
-            events: Vec::new(),
             chunks: VecDeque::new(),
             failed: None,
             framing: Framing::None,
             received: 0,
             heard: now,
             news: now,
+            ends: now,
             alarm: Alarm::default(),
         }
     }
@@ -144,7 +150,7 @@ impl<D: Decoder> Exchange<D> {
     }
 
     /// Waits at the gate. Nobody stands in line who is not listened to.
-    async fn queue(&mut self, request: Box<Request>) {
+    async fn queue(&mut self, request: Box<Outgoing>) {
         if !self.is_in_line {
             self.is_in_line = true;
             self.chunks.push_back(Chunk::Queued);
@@ -152,7 +158,7 @@ impl<D: Decoder> Exchange<D> {
             return;
         }
         if self.place.is_none() {
-            let bytes = request.body().and_then(|body| body.as_bytes()).map_or(0, <[u8]>::len);
+            let bytes = request.body().size_hint().exact().unwrap_or_default() as usize;
             self.place = Some(self.endpoint.gate().enter(bytes));
             self.expect_wait(self.endpoint.gate().closed_for());
         }
@@ -164,9 +170,9 @@ impl<D: Decoder> Exchange<D> {
                 self.chunks.push_back(Chunk::Sent);
                 self.heard = Instant::now();
                 self.news = self.heard + SILENCE_NEWS;
-                let again = request.try_clone().map(Box::new);
-                let reply = self.endpoint.client().execute(*request).boxed();
-                self.phase = Phase::Sent { reply, again };
+                self.ends = self.heard + self.endpoint.limits().total;
+                let reply = self.endpoint.wire().clone().send((*request).clone()).boxed();
+                self.phase = Phase::Sent { reply, again: request };
             }
             Passed::Still(why) => {
                 self.news = Instant::now() + WAIT_NEWS;
@@ -185,19 +191,16 @@ impl<D: Decoder> Exchange<D> {
     }
 
     /// Waits for the head of the reply.
-    async fn hear(
-        &mut self,
-        mut reply: BoxFuture<'static, reqwest::Result<Response>>,
-        again: Option<Box<Request>>,
-    ) {
+    async fn hear(&mut self, mut reply: Coming, again: Box<Outgoing>) {
         let limit = self.endpoint.limits().first_byte;
-        match self.alarm.wait_for(&mut reply, self.heard + limit, self.news).await {
-            Part::Came(Ok(response)) => self.head(response, again).await,
+        let limits = self.until(limit);
+        match self.alarm.wait_for(&mut reply, limits).await {
+            Part::Came(Ok(reply)) => self.head(reply, again).await,
             Part::Came(Err(error)) => {
-                if !error.is_connect() && !error.is_builder() {
+                if matches!(error, WireError::Broken(_)) {
                     self.may_have_begun();
                 }
-                self.fail(failure::unreachable(&self.endpoint, &error));
+                self.fail(failure::broken(&self.endpoint, error));
             }
             Part::Quiet => {
                 self.say_quiet();
@@ -207,10 +210,19 @@ impl<D: Decoder> Exchange<D> {
                 self.may_have_begun();
                 self.fail(failure::no_answer(&self.endpoint, limit));
             }
+            Part::Endless => {
+                self.may_have_begun();
+                self.fail(failure::too_long(&self.endpoint));
+            }
         }
     }
 
-    async fn head(&mut self, response: Response, again: Option<Box<Request>>) {
+    /// How long the next part is waited for, which is late after this time.
+    fn until(&self, limit: Duration) -> Until {
+        Until { late: self.heard + limit, news: self.news, ends: self.ends }
+    }
+
+    async fn head(&mut self, response: Reply, again: Box<Outgoing>) {
         let hints = Hints::read(response.headers(), clock::now());
         let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or("text/event-stream").to_ascii_lowercase();
@@ -226,7 +238,7 @@ impl<D: Decoder> Exchange<D> {
             permit.accepted(&hints);
         }
         let chunked = response.headers().contains_key(header::TRANSFER_ENCODING);
-        if chunked || response.content_length().is_some() || response.version() >= Version::HTTP_2 {
+        if chunked || response.length().is_some() || response.version() >= Version::HTTP_2 {
             self.framing = Framing::Known;
         }
         self.may_have_begun();
@@ -236,7 +248,7 @@ impl<D: Decoder> Exchange<D> {
 
     /// The reply is a failure. One that says no more than "later" is not shown to anybody: the request waits and is sent
     /// again, since nobody worked on it.
-    fn turned_away(&mut self, status: u16, error: ModelError, hints: &Hints, again: Option<Box<Request>>) {
+    fn turned_away(&mut self, status: u16, error: ModelError, hints: &Hints, again: Box<Outgoing>) {
         let ModelError::Transient(said) = &error else { return self.failed = Some(error) };
         let is_refusal = status == 429 || (matches!(status, 503 | 529) && hints.ask_to_wait());
         if !is_refusal {
@@ -247,19 +259,19 @@ impl<D: Decoder> Exchange<D> {
         if wait > self.endpoint.gate().longest_wait() {
             let wait = failure::asks_too_much(&self.endpoint, wait);
             self.failed = Some(ModelError::Transient(format!("{said}; {wait}")));
-        } else if let Some(request) = again.filter(|_| self.refusals < MOST_REFUSALS) {
+        } else if self.refusals < MOST_REFUSALS {
             self.expect_wait(wait);
             if let Some(place) = &mut self.place {
                 place.again();
             }
-            self.phase = Phase::Queued(request);
+            self.phase = Phase::Queued(again);
         } else {
             let refused = format!("{said}; it refused the request {} times", self.refusals);
             self.failed = Some(ModelError::Transient(refused));
         }
     }
 
-    async fn no_stream(&mut self, mut response: Response, kind: &str) {
+    async fn no_stream(&mut self, mut response: Reply, kind: &str) {
         let text = error_text(&self.endpoint, &mut response).await;
         self.failed = Some(match failure::no_stream(&self.endpoint, kind, &text) {
             Instead::Failure(error) => error,
@@ -284,10 +296,11 @@ impl<D: Decoder> Exchange<D> {
     }
 
     async fn read(&mut self) {
-        let Phase::Reading(response) = &mut self.phase else { return };
         let limits = self.endpoint.limits();
         let limit = if self.received == 0 { limits.first_byte } else { limits.idle };
-        match self.alarm.wait_for(response.chunk(), self.heard + limit, self.news).await {
+        let until = self.until(limit);
+        let Phase::Reading(response) = &mut self.phase else { return };
+        match self.alarm.wait_for(response.chunk(), until).await {
             Part::Came(Ok(Some(bytes))) => {
                 self.heard = Instant::now();
                 if let Err(error) = self.take(&bytes) {
@@ -301,10 +314,11 @@ impl<D: Decoder> Exchange<D> {
                 }
             }
             Part::Came(Ok(None)) => self.fail(cut(&self.endpoint)),
-            Part::Came(Err(error)) => self.fail(failure::broken(&self.endpoint, &error)),
+            Part::Came(Err(error)) => self.fail(failure::broken(&self.endpoint, error)),
             Part::Quiet => self.say_quiet(),
             Part::Late if self.received == 0 => self.fail(failure::no_answer(&self.endpoint, limit)),
             Part::Late => self.fail(failure::stalled(&self.endpoint, limit)),
+            Part::Endless => self.fail(failure::too_long(&self.endpoint)),
         }
     }
 
@@ -322,11 +336,16 @@ impl<D: Decoder> Exchange<D> {
         if self.received > REPLY_BYTES {
             return Err(transient(format!("the reply is larger than {REPLY_BYTES} bytes")));
         }
-        let fed = self.parser.feed(bytes, &mut self.events);
-        for mut event in self.events.drain(..) {
+        let mut rest = bytes;
+        while let Some(event) = self.parser.next(&mut rest).map_err(|error| transient(error.to_string()))? {
             // Whoever says the key in a reply would have it stored and shown.
-            event.data = self.endpoint.hide_in_reply(event.data);
-            self.decoder.take(&event, &mut self.chunks)?;
+            match self.endpoint.hidden_in_reply(&event.data) {
+                None => self.decoder.take(event, &mut self.chunks)?,
+                Some(data) => {
+                    let event = Event { name: event.name.clone(), data };
+                    self.decoder.take(&event, &mut self.chunks)?;
+                }
+            }
             if matches!(self.chunks.back(), Some(Chunk::Done(_))) {
                 break;
             }
@@ -334,7 +353,7 @@ impl<D: Decoder> Exchange<D> {
         if !self.chunks.is_empty() {
             self.news = self.heard + SILENCE_NEWS;
         }
-        fed.map_err(|error| transient(error.to_string()))
+        Ok(())
     }
 
     /// A connection serves again only once its body was read to the end.
@@ -343,11 +362,15 @@ impl<D: Decoder> Exchange<D> {
             let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
             // Whoever goes on sending loses the connection, and nothing else.
             let _ = tokio::time::timeout(LINGER, rest).await;
-            drop(response);
-            // The connection goes back to the pool in a task of its own; whoever is next is to find it there.
-            tokio::task::yield_now().await;
         }
     }
+}
+
+/// Until when a part of a reply is waited for.
+struct Until {
+    late: Instant,
+    news: Instant,
+    ends: Instant,
 }
 
 /// One timer for all parts of a reply. Parts come far more often than a limit is reached, so it is set anew only when it
@@ -357,8 +380,9 @@ struct Alarm(Option<Pin<Box<Sleep>>>);
 
 impl Alarm {
     /// Waits for a part of the reply, until it is late or its absence is worth a word.
-    async fn wait_for<T>(&mut self, part: impl Future<Output = T>, late: Instant, news: Instant) -> Part<T> {
-        let due = late.min(news);
+    async fn wait_for<T>(&mut self, part: impl Future<Output = T>, until: Until) -> Part<T> {
+        let Until { late, news, ends } = until;
+        let due = late.min(news).min(ends);
         let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
         if sleep.deadline() > due {
             sleep.as_mut().reset(due);
@@ -371,6 +395,7 @@ impl Alarm {
                 () = sleep.as_mut() => {}
             }
             match Instant::now() {
+                now if now >= ends => return Part::Endless,
                 now if now >= late => return Part::Late,
                 now if now >= news => return Part::Quiet,
                 _ => sleep.as_mut().reset(due),
@@ -379,14 +404,14 @@ impl Alarm {
     }
 }
 
-pub(super) async fn failed_reply(endpoint: &Endpoint, mut response: Response) -> ModelError {
+pub(super) async fn failed_reply(endpoint: &Endpoint, mut response: Reply) -> ModelError {
     let text = error_text(endpoint, &mut response).await;
     let retry = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     failure::status(endpoint, response.status().as_u16(), retry, &text)
 }
 
 /// The beginning of a body, without the key.
-async fn error_text(endpoint: &Endpoint, response: &mut Response) -> String {
+async fn error_text(endpoint: &Endpoint, response: &mut Reply) -> String {
     let mut body = Vec::new();
     let read = async {
         while let Ok(Some(bytes)) = response.chunk().await {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::super::ModelError;
 use super::super::gate::Why;
 use super::endpoint::Endpoint;
+use super::wire::WireError;
 
 /// How much of a provider's message is shown.
 const SHOWN: usize = 400;
@@ -138,33 +139,32 @@ pub(in super::super) fn refused(endpoint: &Endpoint, what: &str) -> ModelError {
     ModelError::Transient(format!("{} sent a reply that cannot be used: {what}", endpoint.name()))
 }
 
-/// No answer came at all.
-pub(super) fn unreachable(endpoint: &Endpoint, error: &reqwest::Error) -> ModelError {
-    let name = endpoint.name();
-    if error.is_builder() {
-        return ModelError::Fatal(format!("the request to {name} cannot be made: {}", innermost(error)));
-    }
-    if error.is_connect() {
-        let limit = shown(endpoint.limits().connect);
-        let late = format!("no connection within {limit} (connect_timeout)");
-        let cause = if error.is_timeout() { late } else { innermost(error) };
-        return ModelError::Transient(format!(
-            "{name} cannot be reached: {cause}; check that it runs and that its base_url is right"
-        ));
-    }
-    broken(endpoint, error)
+/// The request cannot be written.
+pub(super) fn unwritable(endpoint: &Endpoint, cause: &str) -> ModelError {
+    ModelError::Fatal(format!("the request to {} cannot be made: {}", endpoint.name(), plain(cause)))
 }
 
-/// The connection broke within the exchange.
-pub(super) fn broken(endpoint: &Endpoint, error: &reqwest::Error) -> ModelError {
+/// There is no connection, or it broke within the exchange.
+pub(super) fn broken(endpoint: &Endpoint, error: WireError) -> ModelError {
     let name = endpoint.name();
-    if error.is_timeout() {
-        let limit = shown(endpoint.limits().total);
-        return ModelError::Transient(format!(
-            "{name} took longer than {limit} for one reply (total_timeout)"
-        ));
-    }
-    ModelError::Transient(format!("the connection to {name} broke off: {}", innermost(error)))
+    let cause = match error {
+        WireError::Late => {
+            format!("no connection within {} (connect_timeout)", shown(endpoint.limits().connect))
+        }
+        WireError::Unreachable(cause) => cause,
+        WireError::Broken(cause) => {
+            return ModelError::Transient(format!("the connection to {name} broke off: {cause}"));
+        }
+    };
+    ModelError::Transient(format!(
+        "{name} cannot be reached: {cause}; check that it runs and that its base_url is right"
+    ))
+}
+
+/// The reply took too long as a whole.
+pub(super) fn too_long(endpoint: &Endpoint) -> ModelError {
+    let (name, limit) = (endpoint.name(), shown(endpoint.limits().total));
+    ModelError::Transient(format!("{name} took longer than {limit} for one reply (total_timeout)"))
 }
 
 /// The reply did not begin in time.

@@ -10,19 +10,23 @@ use serde_json::value::RawValue;
 use super::super::{Chunk, http};
 
 /// A piece of a call.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Deserialize)]
 pub(super) struct Fragment {
+    #[serde(default)]
     index: Option<u64>,
+    #[serde(default)]
     id: Option<String>,
+    #[serde(default)]
     function: Option<Function>,
+    #[serde(default)]
     extra_content: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Function {
+    #[serde(default)]
     name: Option<String>,
+    #[serde(default)]
     arguments: Option<Value>,
 }
 

@@ -18,35 +18,79 @@ use super::thought::{self, Kept, Thought};
 
 const DONE: &str = "[DONE]";
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+// An event of each token is read here: nothing is flattened, no structure is filled in twice, and one choice needs no list.
+
+#[derive(Debug, Deserialize)]
 struct Piece {
-    choices: Option<Vec<Choice>>,
+    #[serde(default)]
+    choices: Option<Choices>,
+    #[serde(default)]
     usage: Option<Value>,
     /// Where Groq counts, and says why it stopped early.
+    #[serde(default)]
     x_groq: Option<Value>,
+    #[serde(default)]
     error: Option<Value>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Deserialize)]
 struct Choice {
+    #[serde(default)]
     index: Option<u64>,
+    #[serde(default)]
     delta: Option<Delta>,
+    #[serde(default)]
     finish_reason: Option<String>,
+    #[serde(default)]
     error: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Delta {
+    #[serde(default)]
     content: Option<Content>,
+    #[serde(default)]
     refusal: Option<String>,
-    // By name and not flattened: an event of each token is read here.
+    #[serde(default)]
     reasoning_content: Option<Value>,
+    #[serde(default)]
     reasoning: Option<Value>,
+    #[serde(default)]
     reasoning_details: Option<Vec<Value>>,
+    #[serde(default)]
     tool_calls: Option<Vec<Fragment>>,
+}
+
+/// Replies side by side. One was asked for.
+#[derive(Debug, Default)]
+struct Choices {
+    first: Option<Choice>,
+    others: Vec<Choice>,
+}
+
+impl<'de> Deserialize<'de> for Choices {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Choices, D::Error> {
+        deserializer.deserialize_seq(ChoicesVisitor)
+    }
+}
+
+struct ChoicesVisitor;
+
+impl<'de> Visitor<'de> for ChoicesVisitor {
+    type Value = Choices;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of choices")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Choices, A::Error> {
+        let first = list.next_element()?;
+        let mut others = Vec::new();
+        while let Some(choice) = list.next_element()? {
+            others.push(choice);
+        }
+        Ok(Choices { first, others })
+    }
 }
 
 /// Text, or a list of parts with text among them.
@@ -208,7 +252,8 @@ impl http::Decoder for Decoder {
             self.usage = Some(counted);
         }
         let before = chunks.len();
-        for choice in piece.choices.unwrap_or_default() {
+        let Choices { first, others } = piece.choices.unwrap_or_default();
+        for choice in first.into_iter().chain(others) {
             // Only one reply was asked for.
             if choice.index.is_none_or(|index| index == 0) {
                 self.choice(choice, chunks)?;
@@ -229,14 +274,15 @@ impl http::Decoder for Decoder {
 
 /// Input tokens include the cached ones here.
 fn usage(value: &Value) -> Option<Usage> {
-    let number = |path: &str| value.pointer(path).and_then(Value::as_u64);
-    let input = number("/prompt_tokens")?;
+    let number = |key: &str| value.get(key).and_then(Value::as_u64);
+    let detail = |key: &str| value.get("prompt_tokens_details")?.get(key)?.as_u64();
+    let input = number("prompt_tokens")?;
     // Gateways before Gemini count thoughts in the total only.
-    let beside_input = number("/total_tokens").unwrap_or_default().saturating_sub(input);
-    let output = number("/completion_tokens").unwrap_or_default().max(beside_input);
-    let read = number("/prompt_tokens_details/cached_tokens").or_else(|| number("/prompt_cache_hit_tokens"));
+    let beside_input = number("total_tokens").unwrap_or_default().saturating_sub(input);
+    let output = number("completion_tokens").unwrap_or_default().max(beside_input);
+    let read = detail("cached_tokens").or_else(|| number("prompt_cache_hit_tokens"));
     let cache_read = read.unwrap_or_default().min(input);
-    let written = number("/prompt_tokens_details/cache_write_tokens").unwrap_or_default();
+    let written = detail("cache_write_tokens").unwrap_or_default();
     let cache_write = written.min(input - cache_read);
     Some(Usage { input: input - cache_read - cache_write, output, cache_read, cache_write })
 }

@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::super::Request;
 use super::super::http::{arguments, call_ids};
 use super::super::known::takes_temperature;
-use super::super::written::Written;
+use super::super::written::{Written, write};
 use super::Dialect;
 use super::thought::{Kept, Thought};
 
@@ -98,16 +98,18 @@ pub(super) fn body(
         Dialect::Own => (None, Some(request.max_tokens)),
         Dialect::Compatible => (Some(request.max_tokens), None),
     };
-    serde_json::to_vec(&Body {
+    let tools = (!request.tools.is_empty()).then_some(&*tools);
+    let body = Body {
         model: &request.model,
         messages: lines(request, provider),
-        tools: (!request.tools.is_empty()).then_some(&*tools),
+        tools,
         max_tokens,
         max_completion_tokens,
         temperature: request.temperature.filter(|_| takes_temperature(&request.model)),
         stream: true,
         stream_options: StreamOptions { include_usage: true },
-    })
+    };
+    write(&body, request, tools)
 }
 
 fn tool(spec: &ToolSpec) -> Tool<'_> {

@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::super::Request;
 use super::super::http::{arguments, call_ids};
 use super::super::known::{reasons, takes_temperature};
-use super::super::written::Written;
+use super::super::written::{Written, write};
 use super::Dialect;
 
 /// OpenAI refuses a smaller limit.
@@ -116,7 +116,8 @@ pub(super) fn body(
     let tools = written
         .tools(&request.tools, |tools| to_raw_value(&tools.iter().map(tool).collect::<Vec<Tool<'_>>>()))?;
     let own = dialect == Dialect::Own;
-    serde_json::to_vec(&Body {
+    let offered = (!request.tools.is_empty()).then_some(&*tools);
+    let body = Body {
         model: &request.model,
         instructions: &request.system,
         input: items(request, provider),
@@ -124,10 +125,11 @@ pub(super) fn body(
         temperature: request.temperature.filter(|_| takes_temperature(&request.model)),
         include: if own && reasons(&request.model) { vec![SEALED] } else { Vec::new() },
         prompt_cache_key: own.then(|| cache_key(&request.system, &tools)),
-        tools: (!request.tools.is_empty()).then_some(&*tools),
+        tools: offered,
         store: false,
         stream: true,
-    })
+    };
+    write(&body, request, offered)
 }
 
 fn tool(spec: &ToolSpec) -> Tool<'_> {

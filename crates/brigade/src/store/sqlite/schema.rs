@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::lock::Lock;
@@ -80,6 +81,9 @@ pub(super) fn open_writer(place: &Path, limits: Limits) -> Result<Connection, St
     pragma(&connection, "wal_autocheckpoint", 20_000).map_err(explain)?;
     // In KiB: the index over sessions stays in memory for trees of thousands.
     connection.execute_batch("PRAGMA cache_size = -16384").map_err(explain)?;
+    // There are indexes over a part of the events: without this, a statement that could use one of them for some value of a
+    // parameter is prepared anew for every value.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(explain)?;
     if let Some(pages) = limits.pages {
         pragma(&connection, "max_page_count", i64::from(pages)).map_err(explain)?;
     }
@@ -112,6 +116,17 @@ fn create(place: &Path) -> io::Result<()> {
 }
 
 fn prepare(place: &Path, connection: &Connection) -> Result<(), StoreError> {
+    if format(place, connection)?.is_some() {
+        return Ok(());
+    }
+    let script = format!(
+        "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT}; COMMIT;"
+    );
+    connection.execute_batch(&script).map_err(|error| store_error(place, error))
+}
+
+/// The number of the format, if this version can use it; none where nothing was written yet.
+pub(super) fn format(place: &Path, connection: &Connection) -> Result<Option<u32>, StoreError> {
     let explain = |error| store_error(place, error);
     let number =
         |name| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map_err(explain);
@@ -119,10 +134,7 @@ fn prepare(place: &Path, connection: &Connection) -> Result<(), StoreError> {
     let tables: u32 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(explain)?;
     if tables == 0 && found == 0 {
-        let script = format!(
-            "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT}; COMMIT;"
-        );
-        return connection.execute_batch(&script).map_err(explain);
+        return Ok(None);
     }
     if application != APPLICATION {
         return Err(broken(place, "it belongs to another program; use --store to name another place".into()));
@@ -133,7 +145,7 @@ fn prepare(place: &Path, connection: &Connection) -> Result<(), StoreError> {
     if found == 0 {
         return Err(broken(place, "its format number is damaged; restore the file from a copy".into()));
     }
-    Ok(())
+    Ok(Some(found))
 }
 
 /// Something about the file that no other error says.
@@ -171,6 +183,10 @@ pub(super) fn store_error(place: &Path, error: rusqlite::Error) -> StoreError {
         ),
         Some(ErrorCode::DatabaseCorrupt) => {
             broken(place, format!("{cause}; `brigade sessions export` saves what can still be read"))
+        }
+        // SQLite does not tell a full disk from a failing one everywhere, such as where it makes room for its index.
+        Some(ErrorCode::SystemIoFailure) => {
+            broken(place, format!("{cause}; check that its disk has room and works, with `brigade doctor`"))
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             broken(place, "another program keeps it locked; close that program and try again".into())

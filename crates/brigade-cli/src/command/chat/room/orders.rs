@@ -5,8 +5,8 @@ use brigade_core::SessionId;
 use super::super::answers;
 use super::super::commands::{self, Command};
 use super::Room;
-use crate::engine;
 use crate::failure::Failure;
+use crate::named;
 
 impl Room<'_> {
     pub(super) async fn obey(&mut self, command: Command) -> Result<(), Failure> {
@@ -75,7 +75,7 @@ impl Room<'_> {
         if self.round.is_some() {
             return Err(Failure::usage("this round is not over; /stop ends it"));
         }
-        let session = engine::session(id)?;
+        let session = named::session(&**self.talk.runtime.store(), id).await?;
         self.screen.clear();
         self.talk.switch(&session).await?;
         self.greet().await;

@@ -6,7 +6,7 @@ use super::editor::Edit;
 
 /// What a key asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Key {
+pub(crate) enum Key {
     /// A change of the text, or of the place in it.
     Edit(Edit),
     /// The line above, or what was typed before.
@@ -23,12 +23,14 @@ pub(super) enum Key {
     DeleteOrLeave,
     /// Stop.
     Interrupt,
+    /// Something else first.
+    Escape,
     /// Draw everything again.
     Redraw,
 }
 
 /// The meaning of a key, if it has one.
-pub(super) fn meaning(event: KeyEvent) -> Option<Key> {
+pub(crate) fn meaning(event: KeyEvent) -> Option<Key> {
     if event.kind == KeyEventKind::Release {
         return None;
     }
@@ -38,6 +40,7 @@ pub(super) fn meaning(event: KeyEvent) -> Option<Key> {
     let edit = match event.code {
         KeyCode::Enter if alt => return Some(Key::NewLine),
         KeyCode::Enter => return Some(Key::Enter),
+        KeyCode::Esc => return Some(Key::Escape),
         KeyCode::Tab => return Some(Key::Complete),
         KeyCode::Up => return Some(Key::Up),
         KeyCode::Down => return Some(Key::Down),

@@ -1,0 +1,132 @@
+//! This program, its guard, the kernel and the terminal.
+
+use std::future::pending;
+use std::time::{Duration, Instant};
+
+use brigade_sandbox::{Abilities, Cgroups, End, Job, Namespaces, ResourceLimits};
+
+use super::{Finding, wait_for};
+use crate::engine;
+use crate::failure::Failure;
+use crate::settings::{Environment, Settings};
+use crate::terminal::{self, Colour};
+
+/// A guard that takes longer makes every command slow.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// What this program is.
+pub(super) fn version() -> Finding {
+    let (version, system, machine) =
+        (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+    Finding::ok(format!("brigade {version} for {system} on {machine}"))
+}
+
+/// Runs a real command under a real guard.
+pub(super) fn guard(settings: &Settings) -> Result<Finding, Failure> {
+    let job = Job {
+        command: "true".to_owned(),
+        directory: settings.folder.clone(),
+        environment: settings.environment.shell.clone(),
+        time_limit: Duration::from_secs(10),
+        output_limit: 1024,
+        limits: ResourceLimits::default(),
+        mark: format!("doctor:{}", std::process::id()),
+    };
+    let guard = engine::guard()?;
+    let since = Instant::now();
+    let ended = wait_for(brigade_sandbox::run(&guard, job, pending()))?;
+    let took = since.elapsed();
+    let cure =
+        "Agents cannot run commands here: check that /bin/sh is there and that processes may be started";
+    Ok(match ended {
+        Ok(finished) if finished.end == End::Exited(0) && took < SLOW => {
+            Finding::ok(format!("a command ran under its guard in {} ms", took.as_millis()))
+        }
+        Ok(finished) if finished.end == End::Exited(0) => Finding::warn(
+            format!("a command that does nothing took {:.1} s under its guard", took.as_secs_f64()),
+            "The machine is busy or slow; commands of agents take that long at least",
+        ),
+        Ok(finished) => {
+            Finding::problem(format!("a command that does nothing ended as {:?}", finished.end), cure)
+        }
+        Err(error) => Finding::problem(error.to_string(), cure),
+    })
+}
+
+/// What the kernel offers, and that it is not used.
+pub(super) fn sandbox() -> Vec<Finding> {
+    let Abilities { landlock, seccomp, user_namespaces, cgroups } = Abilities::detect();
+    let namespaces = match user_namespaces {
+        Namespaces::Open => "user namespaces: yes".to_owned(),
+        Namespaces::Closed(setting) => format!("user namespaces: closed by {setting}"),
+        Namespaces::Missing => "user namespaces: none".to_owned(),
+    };
+    let groups = match cgroups {
+        Cgroups::Delegated => "cgroups: version 2, groups can be made",
+        Cgroups::Foreign => "cgroups: version 2, no groups can be made here",
+        Cgroups::Old => "cgroups: version 1 only",
+        Cgroups::Missing => "cgroups: none",
+    };
+    let landlock = landlock
+        .map_or_else(|| "Landlock: none".to_owned(), |version| format!("Landlock: version {version}"));
+    let seccomp = if seccomp { "seccomp: yes" } else { "seccomp: none" };
+    vec![
+        Finding::note(
+            "commands are guarded, not confined: what runs has your rights, and none of the following is used yet; what \
+             agents may run is decided by mode and rules",
+        ),
+        Finding::note([landlock.as_str(), seccomp, &namespaces, groups].join("; ")),
+    ]
+}
+
+/// What the terminal can show.
+pub(super) fn terminal(environment: &Environment) -> Vec<Finding> {
+    if !terminal::shows_progress(environment) {
+        return vec![Finding::note(
+            "standard error is no terminal that can be drawn on: progress comes as lines",
+        )];
+    }
+    let colours = match terminal::colour(environment) {
+        Colour::On => "colours",
+        Colour::Off => "no colours (NO_COLOR is set)",
+    };
+    let (columns, rows) = terminal::size();
+    let mut findings = vec![Finding::ok(format!("{columns} columns, {rows} rows, {colours}"))];
+    findings.push(match locale(&environment.shell) {
+        Some(locale) if is_utf8(locale) => Finding::ok(format!("the locale {locale} is UTF-8")),
+        locale => Finding::warn(
+            format!("the locale {} is not UTF-8: trees may look broken", locale.unwrap_or("(none)")),
+            "export LC_ALL=C.UTF-8",
+        ),
+    });
+    findings
+}
+
+/// The locale of characters: of three variables, the first that is set.
+fn locale(variables: &[(String, String)]) -> Option<&str> {
+    let value = |name: &str| variables.iter().find(|(known, value)| known == name && !value.is_empty());
+    ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| value(name)).map(|(_, value)| value.as_str())
+}
+
+fn is_utf8(locale: &str) -> bool {
+    let locale = locale.to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_variable_that_is_set_says_the_locale() {
+        let of = |variables: &[(&str, &str)]| {
+            let variables: Vec<(String, String)> =
+                variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            locale(&variables).map(is_utf8)
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[("LANG", "de_DE.UTF-8")]), Some(true));
+        assert_eq!(of(&[("LANG", "de_DE.UTF-8"), ("LC_ALL", "C")]), Some(false));
+        assert_eq!(of(&[("LANG", "C"), ("LC_ALL", ""), ("LC_CTYPE", "C.utf8")]), Some(true));
+    }
+}

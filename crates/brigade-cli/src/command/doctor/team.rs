@@ -1,0 +1,59 @@
+//! Agents, skills, and the rules for tools.
+
+use brigade::Toolbox;
+use brigade::agents::{self, ProblemKind};
+
+use super::Finding;
+use crate::engine;
+use crate::project;
+use crate::settings::Settings;
+
+/// The agents that can be named, and the files that are none.
+pub(super) fn agents(settings: &Settings) -> Vec<Finding> {
+    let found = agents::survey(&settings.agent_places());
+    let count = found.definitions.len();
+    let mut findings = vec![match count {
+        0 => Finding::ok("the built-in lead; brigade agents new ID writes more"),
+        _ => Finding::ok(format!("the built-in lead and {count} from files")),
+    }];
+    findings.extend(found.problems.iter().map(|problem| match problem.kind {
+        ProblemKind::Shadowed => Finding::note(problem.to_string()),
+        ProblemKind::Refused | ProblemKind::Duplicate => Finding::problem(
+            problem.to_string(),
+            format!("Mend or remove it, then check: brigade agents lint {}", problem.file.display()),
+        ),
+    }));
+    findings
+}
+
+/// The skills, and the folders that are none.
+pub(super) fn skills(settings: &Settings) -> Vec<Finding> {
+    let (skills, problems) = project::discovered(settings);
+    let mut findings = vec![Finding::ok(match skills.list().len() {
+        0 => "none".to_owned(),
+        count => format!("{count} found"),
+    })];
+    findings.extend(problems.iter().map(|problem| Finding::warn(problem.to_string(), "Mend or remove it")));
+    findings
+}
+
+/// Whether the tools can be made, and whether every rule names one.
+pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
+    let made = settings.web.library(&settings.environment).map(|web| Toolbox::standard().with_web(web));
+    let (tools, mut findings) = match made {
+        Ok(tools) => (tools, Vec::new()),
+        Err(failure) => {
+            let problem = Finding::problem(failure.to_string(), "No run starts before that is mended");
+            (Toolbox::standard().with_web(brigade::tool::WebSettings::default()), vec![problem])
+        }
+    };
+    let permissions = &settings.permissions;
+    let rules = permissions.allow.len() + permissions.ask.len() + permissions.deny.len();
+    findings.push(match engine::check_rules(permissions, &tools) {
+        Ok(()) => {
+            Finding::ok(format!("mode {}, {rules} rules, all for tools that there are", permissions.mode))
+        }
+        Err(failure) => Finding::problem(failure.to_string(), "Mend the rule; as it is, it protects nothing"),
+    });
+    findings
+}

@@ -1,0 +1,304 @@
+//! `brigade init`: two questions, and a configuration to begin with.
+
+mod questions;
+mod template;
+
+use std::fs::Permissions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use brigade_core::permission::Mode;
+use serde_json::json;
+
+use crate::args::{Global, Init, OutputFormat};
+use crate::command::models::{self, Asked, Found, State};
+use crate::engine;
+use crate::failure::{Exit, Failure};
+use crate::finish::quoted;
+use crate::output;
+use crate::safe;
+use crate::settings::{Key, SCRIPT, Settings};
+use crate::suggest;
+use crate::terminal;
+use crate::units;
+use questions::Choice;
+
+/// The most models of one server that are offered by number.
+const MOST_OF_ONE: usize = 8;
+
+/// Whose configuration is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The person's.
+    Home,
+    /// That of the folder.
+    Project,
+}
+
+/// What the file is to say.
+struct Answers {
+    model: Option<String>,
+    mode: Option<Mode>,
+}
+
+/// Runs it.
+pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, Failure> {
+    let place = if init.project { Place::Project } else { Place::Home };
+    // What is replaced does not count, so a file that is broken can be replaced too.
+    let settings = match place {
+        Place::Home => Settings::without_files(global)?,
+        Place::Project => Settings::of_the_person(global)?,
+    };
+    let file = match place {
+        Place::Home => settings.config_file.clone(),
+        Place::Project => settings.folder.join(".brigade/config.toml").components().collect(),
+    };
+    if place == Place::Project && is_the_persons(&settings) {
+        return Err(Failure::usage(format!(
+            "{} is your own folder and no project; go to the folder of a project, or leave out --project",
+            settings.folder.display()
+        )));
+    }
+    let there = existing(&file);
+    if let Some(there) = there.first().filter(|_| !init.force) {
+        return Err(is_there(there, place));
+    }
+    if let Some(model) = &init.model {
+        check(&settings, model).map_err(Failure::usage)?;
+    }
+    let Some(mut answers) = answers(&settings, place, &init)? else {
+        output::note("Nothing was written.");
+        return Ok(Exit::Cancelled);
+    };
+    if place == Place::Home {
+        // The file counts in every folder; that of a project is read from the project's.
+        answers.model = answers.model.map(|model| settings.environment.absolute_model(&model)).transpose()?;
+    }
+    let text = template::config(place, answers.model.as_deref(), answers.mode);
+    let kept = write(&file, &text, place, &there)?;
+    report(global, &settings, place, &file, &answers, &kept)?;
+    Ok(Exit::Done)
+}
+
+/// Whether the folder is the person's home, whose settings are not looked for as those of a project.
+fn is_the_persons(settings: &Settings) -> bool {
+    settings.folder.canonicalize().is_ok_and(|folder| settings.environment.is_the_persons(&folder))
+}
+
+/// The configuration files of a folder: one can be TOML or JSON.
+fn existing(file: &Path) -> Vec<PathBuf> {
+    let both = [file.to_path_buf(), file.with_extension("json")];
+    both.into_iter().filter(|file| file.symlink_metadata().is_ok()).collect()
+}
+
+fn is_there(file: &Path, place: Place) -> Failure {
+    let again = match place {
+        Place::Home => "brigade init --force",
+        Place::Project => "brigade init --project --force",
+    };
+    Failure::usage(format!(
+        "{} is there already and stays as it is\n\
+         To see what it says: brigade config show\n\
+         To begin anew and keep the old one beside it: {again}",
+        file.display()
+    ))
+}
+
+/// What was said with flags, what is found, and what the person answers. Nothing where the person went away.
+fn answers(settings: &Settings, place: Place, init: &Init) -> Result<Option<Answers>, Failure> {
+    let Init { model, mode, .. } = init;
+    if model.is_some() && mode.is_some() {
+        return Ok(Some(Answers { model: model.clone(), mode: *mode }));
+    }
+    let asks = !init.yes && terminal::can_ask();
+    // A project leaves to each person what nobody decided for all.
+    if place == Place::Project && !asks {
+        return Ok(Some(Answers { model: model.clone(), mode: *mode }));
+    }
+    let choices = if model.is_some() { Vec::new() } else { choices(settings)? };
+    if !asks {
+        let first = choices.into_iter().next().map(|choice| choice.model);
+        let answers =
+            Answers { model: model.clone().or(first), mode: Some(mode.unwrap_or(questions::USUAL)) };
+        return Ok(Some(answers));
+    }
+    let unreadable = |error| Failure::failed(format!("the answer cannot be read: {error}"));
+    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stderr().lock());
+    let model = match model {
+        Some(model) => Some(model.clone()),
+        None => {
+            let check = |name: &str| check(settings, name);
+            match questions::model(&choices, check, &mut input, &mut output).map_err(unreadable)? {
+                Some(model) => model,
+                None => return Ok(None),
+            }
+        }
+    };
+    let mode = match mode {
+        Some(mode) => Some(*mode),
+        None => match questions::mode(&mut input, &mut output).map_err(unreadable)? {
+            Some(mode) => Some(mode),
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(Answers { model, mode }))
+}
+
+/// Whether a name can be that of a model here, or what is wrong with it.
+fn check(settings: &Settings, name: &str) -> Result<(), String> {
+    if name.starts_with(SCRIPT) {
+        return settings.environment.absolute_model(name).map(drop).map_err(|failure| failure.to_string());
+    }
+    let Some((provider, _)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
+        return Err(format!(
+            "'{name}' names no model: write PROVIDER/MODEL, such as ollama/qwen3; all are listed by: brigade models"
+        ));
+    };
+    if settings.providers.address(provider).is_none() {
+        return Err(settings.providers.unknown(provider));
+    }
+    Ok(())
+}
+
+/// The models that can be used right now: those of providers whose key is set, and of servers that answer.
+fn choices(settings: &Settings) -> Result<Vec<Choice>, Failure> {
+    let offers = settings.providers.offers(&settings.environment);
+    let found = engine::one_thread()?.block_on(models::look(settings, offers, Asked::AtAGlance));
+    let mut keys = Vec::new();
+    let mut choices = Vec::new();
+    for provider in suggest::providers() {
+        let Some(found) = found.iter().find(|found| found.offer.name == provider) else { continue };
+        if let (State::Ready, Key::Set(variable), Some(model)) =
+            (&found.state, &found.offer.key, suggest::model(provider))
+            && !keys.contains(variable)
+        {
+            choices.push(Choice { why: why(found, variable, &model), model });
+            keys.push(variable.clone());
+        }
+    }
+    for found in found.iter().filter(|found| matches!(found.state, State::Running(_))) {
+        let why = format!("on this machine, at {}", found.offer.base_url);
+        let names = found.models.keys().take(MOST_OF_ONE);
+        choices.extend(
+            names.map(|name| Choice { model: format!("{}/{name}", found.offer.name), why: why.clone() }),
+        );
+    }
+    Ok(choices)
+}
+
+fn why(found: &Found, variable: &str, model: &str) -> String {
+    let name = model.split_once('/').map_or(model, |(_, name)| name);
+    let price = found.models.get(name).and_then(|about| about.price);
+    let price = price.map_or_else(String::new, |price| {
+        let [input, output] = [price.input, price.output].map(units::shown_price);
+        format!("; ${input} and ${output} for a million tokens in and out")
+    });
+    format!("{variable} is set{price}")
+}
+
+/// Writes the file as a whole, so that nobody ever reads a part of it, and says where the files are that were there. Those
+/// are moved only once the new one is on the disk.
+fn write(file: &Path, text: &str, place: Place, there: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error: std::io::Error| unwritable(file, &error);
+    let folder = file.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    // A project is for others too; the umask has its say.
+    let rights = match place {
+        Place::Home => 0o600,
+        Place::Project => 0o666,
+    };
+    let mut new = tempfile::Builder::new()
+        .prefix(".config-")
+        .permissions(Permissions::from_mode(rights))
+        .tempfile_in(folder)
+        .map_err(failed)?;
+    new.write_all(text.as_bytes()).map_err(failed)?;
+    new.as_file().sync_all().map_err(failed)?;
+    let kept = set_aside(there)?;
+    new.persist_noclobber(file).map_err(|error| failed(error.error))?;
+    Ok(kept)
+}
+
+/// Moves what is there out of the way, and says where to.
+fn set_aside(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut kept = Vec::new();
+    for file in files {
+        let mut name = file.clone().into_os_string();
+        name.push(".bak");
+        let aside = PathBuf::from(name);
+        std::fs::rename(file, &aside).map_err(|error| unwritable(&aside, &error))?;
+        kept.push(aside);
+    }
+    Ok(kept)
+}
+
+fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
+    let cure = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on its disk",
+        _ => "make its folder writable",
+    };
+    Failure::failed(format!(
+        "{} cannot be written: {error}; {cure}, or set BRIGADE_HOME to another folder",
+        file.display()
+    ))
+}
+
+fn report(
+    global: &Global,
+    settings: &Settings,
+    place: Place,
+    file: &Path,
+    answers: &Answers,
+    kept: &[PathBuf],
+) -> Result<(), Failure> {
+    let next = next(settings, place, answers);
+    if global.output_format != OutputFormat::Text {
+        return output::json(&json!({
+            "type": "init",
+            "file": file,
+            "model": answers.model,
+            "mode": answers.mode.map(Mode::as_str),
+            "kept": kept,
+            "next": next,
+        }));
+    }
+    output::text(&safe::line(&file.display().to_string()))?;
+    for kept in kept {
+        output::note(&format!("The old one is kept as {}.", kept.display()));
+    }
+    let left = "left to each person".to_owned();
+    let model = match (&answers.model, place) {
+        (Some(model), _) => safe::line(model),
+        (None, Place::Project) => left.clone(),
+        (None, Place::Home) => "none yet".to_owned(),
+    };
+    output::note(&format!("Model: {model}. Mode: {}.", answers.mode.map_or(left, |mode| mode.to_string())));
+    if let Some(variable) = missing_key(settings, answers) {
+        output::note(&format!("It needs a key: export {variable}=... before the first run."));
+    }
+    if answers.model.is_none() && place == Place::Home {
+        output::note(suggest::HOW_TO_GET_ONE);
+    }
+    output::note(&format!("Next: {next}"));
+    Ok(())
+}
+
+/// The variable that should hold the key of the chosen model and does not.
+fn missing_key(settings: &Settings, answers: &Answers) -> Option<String> {
+    let (provider, _) = answers.model.as_deref()?.split_once('/')?;
+    let offers = settings.providers.offers(&settings.environment);
+    match offers.into_iter().find(|offer| offer.name == provider)?.key {
+        Key::Missing(variable) => Some(variable),
+        Key::Unneeded | Key::Set(_) => None,
+    }
+}
+
+/// What to type next.
+fn next(settings: &Settings, place: Place, answers: &Answers) -> String {
+    match place {
+        Place::Project => format!("brigade trust {}", quoted(&settings.folder.display().to_string())),
+        Place::Home if answers.model.is_some() => "brigade run \"What is in this folder?\"".to_owned(),
+        Place::Home => "brigade demo".to_owned(),
+    }
+}

@@ -1,0 +1,316 @@
+//! `brigade sessions list`: sessions, newest first, with search and filters.
+
+use brigade::store::RootSummary;
+use brigade::{Store, StoreError};
+use brigade_core::{Event, Record, SessionId, Spent, State};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::search::Words;
+use super::table::{Column, table};
+use crate::args::{SessionState, SessionsList};
+use crate::clock;
+use crate::failure::Failure;
+use crate::render::{self, fit};
+use crate::safe;
+use crate::units;
+
+/// How many are shown to people who do not say.
+const LIMIT: usize = 20;
+/// The fewest characters of an id that are shown.
+const ID: usize = 8;
+const AGENT: usize = 16;
+
+/// How many sessions are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Most {
+    /// At most so many.
+    AtMost(usize),
+    /// All.
+    All,
+}
+
+impl Most {
+    /// What was typed; people who say nothing get a screen, programs get all.
+    pub(super) fn new(list: &SessionsList, is_text: bool) -> Most {
+        match list.limit.and_then(|limit| usize::try_from(limit).ok()) {
+            Some(limit) => Most::AtMost(limit),
+            None if list.all || !is_text => Most::All,
+            None => Most::AtMost(LIMIT),
+        }
+    }
+}
+
+/// The sessions that were found.
+pub(super) struct Listing {
+    /// Newest first.
+    entries: Vec<Entry>,
+    /// Whether there are more than were wanted.
+    has_more: bool,
+    /// How many there are in the store.
+    all: usize,
+    /// How much of an id tells them apart.
+    id_length: usize,
+}
+
+/// A session in the list.
+struct Entry {
+    id: SessionId,
+    at: Option<u64>,
+    state: SessionState,
+    agent: String,
+    task: String,
+    /// Where the words were found, if not in the task.
+    found: Option<String>,
+    problem: Option<String>,
+    agents: usize,
+    spent: Spent,
+}
+
+/// Looks for the sessions that are wanted. Logs are read only of those that are shown, and to search in them.
+pub(super) async fn find(store: &dyn Store, list: &SessionsList, most: Most) -> Result<Listing, Failure> {
+    let words = Words::new(&list.text);
+    let since = list.since.map(units::Since::moment);
+    let summaries = store.roots().await?;
+    let (all, id_length) = (summaries.len(), telling_length(&summaries));
+    let mut entries = Vec::new();
+    let mut has_more = false;
+    for summary in &summaries {
+        let mut entry = Entry::new(summary);
+        let is_old = since.is_some_and(|since| entry.at.is_none_or(|at| at < since));
+        let is_other = list.agent.as_deref().is_some_and(|agent| !same_name(agent, &entry.agent));
+        if is_old || is_other {
+            continue;
+        }
+        entry.state = state(store, summary).await;
+        if !list.status.is_empty() && !list.status.contains(&entry.state) {
+            continue;
+        }
+        if let Some(words) = &words
+            && words.within(&entry.task).is_none()
+        {
+            entry.found = words.in_tree(store, &summary.root).await;
+            if entry.found.is_none() {
+                continue;
+            }
+        }
+        if matches!(most, Most::AtMost(most) if entries.len() >= most) {
+            has_more = true;
+            break;
+        }
+        entry.count(store).await;
+        entries.push(entry);
+    }
+    Ok(Listing { entries, has_more, all, id_length })
+}
+
+fn same_name(one: &str, other: &str) -> bool {
+    one.trim().to_lowercase() == other.trim().to_lowercase()
+}
+
+/// How many characters tell the sessions apart.
+fn telling_length(summaries: &[RootSummary]) -> usize {
+    let mut roots: Vec<SessionId> = summaries.iter().map(|summary| summary.root.root_id()).collect();
+    roots.sort();
+    roots.dedup();
+    let same = |pair: &[SessionId]| match pair {
+        [one, other] => one.as_str().bytes().zip(other.as_str().bytes()).take_while(|(a, b)| a == b).count(),
+        _ => 0,
+    };
+    roots.windows(2).map(|pair| same(pair) + 1).max().unwrap_or(0).max(ID)
+}
+
+async fn state(store: &dyn Store, summary: &RootSummary) -> SessionState {
+    if summary.runner.is_some() {
+        return SessionState::Running;
+    }
+    match &summary.last {
+        Err(StoreError::Newer { .. }) => SessionState::Newer,
+        Err(_) => SessionState::Damaged,
+        Ok(Record { event: Event::Ended { outcome, .. }, .. }) => named(outcome.status.word()),
+        Ok(last) if last.event.is_outside_word() => match store.read(&summary.root, 0).await {
+            Ok(records) => {
+                let state = State::fold(summary.root.clone(), records.iter().map(|record| &record.event));
+                state.ended().map_or(SessionState::Interrupted, |outcome| named(outcome.status.word()))
+            }
+            Err(_) => SessionState::Damaged,
+        },
+        Ok(_) => SessionState::Interrupted,
+    }
+}
+
+/// The state that a word of the log names.
+fn named(word: &str) -> SessionState {
+    SessionState::from_str(word, false).unwrap_or(SessionState::Damaged)
+}
+
+fn word(state: SessionState) -> String {
+    state.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+impl Entry {
+    fn new(summary: &RootSummary) -> Entry {
+        let mut entry = Entry {
+            id: summary.root.clone(),
+            at: None,
+            state: SessionState::Damaged,
+            agent: String::new(),
+            task: String::new(),
+            found: None,
+            problem: None,
+            agents: 1,
+            spent: Spent::default(),
+        };
+        match &summary.first {
+            Ok(first) => {
+                entry.at = Some(first.at);
+                if let Event::Started { delegation, .. } = &first.event {
+                    entry.agent = render::label(delegation).to_owned();
+                    entry.task = delegation.task.to_string();
+                }
+            }
+            Err(error) => entry.problem = Some(error.to_string()),
+        }
+        if let Err(error) = &summary.last {
+            entry.problem.get_or_insert_with(|| error.to_string());
+        }
+        entry
+    }
+
+    /// Finds out how large the tree is and what it used up, from the log of its top only.
+    async fn count(&mut self, store: &dyn Store) {
+        if let Ok(sessions) = store.sessions(&self.id).await {
+            self.agents = sessions.len().max(1);
+        }
+        if let Ok((records, _)) = store.read_prefix(&self.id).await {
+            self.spent = spent(&records);
+        }
+    }
+
+    fn about(&self) -> String {
+        match &self.problem {
+            None => safe::line(self.task.trim().lines().next().unwrap_or_default()),
+            Some(problem) => safe::line(problem),
+        }
+    }
+
+    fn short_id(&self, length: usize) -> String {
+        let id = self.id.as_str();
+        let (root, path) = id.find('.').map_or((id, ""), |dot| id.split_at(dot));
+        format!("{}{path}", root.get(..length).unwrap_or(root))
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "session_id": self.id,
+            "at": self.at,
+            "state": word(self.state),
+            "agent": self.agent,
+            "agents": self.agents,
+            "turns": self.spent.turns,
+            "tokens": self.spent.usage.total(),
+            "cost_usd": units::float_dollars(self.spent.usd),
+            "task": self.task,
+            "found": self.found,
+            "problem": self.problem,
+        })
+    }
+}
+
+/// What a session and all below it used up: what its rounds ended with, and what is known of one that has not ended.
+fn spent(records: &[Record]) -> Spent {
+    let (mut over, mut open) = (Spent::default(), Spent::default());
+    for record in records {
+        match &record.event {
+            Event::Replied { spent, .. }
+            | Event::CallFailed { spent, .. }
+            | Event::Returned { spent, .. } => {
+                open = open.plus(*spent);
+            }
+            Event::Ended { spent, .. } => {
+                over = over.plus(*spent);
+                open = Spent::default();
+            }
+            _ => {}
+        }
+    }
+    over.plus(open)
+}
+
+impl Listing {
+    /// Whether nothing was found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// For programs.
+    pub(super) fn json(&self) -> Vec<Value> {
+        self.entries.iter().map(Entry::json).collect()
+    }
+
+    /// For people, in at most so many columns. Where nothing breaks the lines, ids are whole.
+    pub(super) fn text(&self, room: usize) -> String {
+        let entries = &self.entries;
+        let id_length = if room == usize::MAX { usize::MAX } else { self.id_length };
+        let now = clock::now();
+        let column = |cell: &dyn Fn(&Entry) -> String| entries.iter().map(cell).collect::<Vec<_>>();
+        let columns = [
+            Column::text("id", column(&|entry| entry.short_id(id_length))),
+            Column::number(
+                "age",
+                column(&|entry| entry.at.map(|at| units::age(now.saturating_sub(at))).unwrap_or_default()),
+            ),
+            Column::text("state", column(&|entry| word(entry.state))),
+            Column::text("agent", column(&|entry| fit(&safe::line(&entry.agent), AGENT))).left_out(3),
+            Column::number("agents", column(&|entry| entry.agents.to_string())).left_out(2),
+            Column::number("turns", column(&|entry| entry.spent.turns.to_string())).left_out(1),
+            Column::number("cost", column(&|entry| units::shown_dollars(entry.spent.usd))).left_out(4),
+            Column::text("task", column(&|entry| entry.about())),
+        ];
+        let found: Vec<Option<String>> = entries.iter().map(|entry| entry.found.clone()).collect();
+        table(&columns, &found, room)
+    }
+
+    /// What is to be said beside the list.
+    pub(super) fn remark(&self, list: &SessionsList) -> Option<String> {
+        let narrows =
+            !list.text.is_empty() || !list.status.is_empty() || list.agent.is_some() || list.since.is_some();
+        let shown = self.entries.len();
+        match (self.all, shown) {
+            (0, _) => Some(
+                "There are no sessions yet. Start one with: brigade run \"TASK\", or look at: brigade demo"
+                    .to_owned(),
+            ),
+            (all, 0) => Some(format!("None of {} fits. {}", units_of(all), widen(list))),
+            (_, shown) if self.has_more && narrows => {
+                Some(format!("The newest {shown} that fit; --all shows every one."))
+            }
+            (all, shown) if self.has_more => {
+                Some(format!("The newest {shown} of {all}; --all shows every one."))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn units_of(sessions: usize) -> String {
+    if sessions == 1 { "1 session".to_owned() } else { format!("{sessions} sessions") }
+}
+
+/// How to find more.
+fn widen(list: &SessionsList) -> String {
+    let mut ways = Vec::new();
+    if !list.text.is_empty() {
+        ways.push("search for fewer words");
+    }
+    if !list.status.is_empty() {
+        ways.push("leave out --status");
+    }
+    if list.agent.is_some() {
+        ways.push("leave out --agent");
+    }
+    if list.since.is_some() {
+        ways.push("go back further with --since");
+    }
+    format!("To see more, {}.", ways.join(", or "))
+}

@@ -1,0 +1,103 @@
+//! Words in the logs of a tree.
+
+use brigade::Store;
+use brigade_core::{Delegation, Event, SessionId};
+
+use crate::safe;
+
+/// How much of what was said around the words is shown, on each side.
+const AROUND: usize = 30;
+
+/// What somebody looks for, in any case.
+pub(super) struct Words {
+    lower: String,
+}
+
+impl Words {
+    /// The words of the command line, if there are any.
+    pub(super) fn new(words: &[String]) -> Option<Words> {
+        let lower = words.join(" ").trim().to_lowercase();
+        (!lower.is_empty()).then_some(Words { lower })
+    }
+
+    /// The words with some of what stands around them, if they are in a text.
+    pub(super) fn within(&self, text: &str) -> Option<String> {
+        let lower = text.to_lowercase();
+        let place = lower.find(&self.lower)?;
+        // Cases can differ in length, so this is about where the words are, which is enough to show them.
+        let before = lower[..place].chars().count();
+        let whole = self.lower.chars().count();
+        let skipped = before.saturating_sub(AROUND);
+        let shown: String = text.chars().skip(skipped).take(before - skipped + whole + AROUND).collect();
+        let (left, right) = (
+            if skipped > 0 { "…" } else { "" },
+            if before + whole + AROUND < text.chars().count() { "…" } else { "" },
+        );
+        Some(format!("{left}{}{right}", safe::line(&shown)))
+    }
+
+    /// The first place in a tree where the words are. What cannot be read is passed over.
+    pub(super) async fn in_tree(&self, store: &dyn Store, root: &SessionId) -> Option<String> {
+        for session in store.sessions(root).await.unwrap_or_default() {
+            let Ok((records, _)) = store.read_prefix(&session).await else { continue };
+            let found = records.iter().find_map(|record| self.in_event(&record.event));
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// The words in what was said with a fact. What providers and schemas say among themselves does not count.
+    fn in_event(&self, event: &Event) -> Option<String> {
+        match event {
+            Event::Started { delegation, .. } => self.in_delegation(delegation),
+            Event::Heard { text, .. } | Event::Said { text, .. } => self.within(text.as_str()),
+            Event::Replied { reply, .. } => self.within(reply.text.as_str()).or_else(|| {
+                reply.calls.iter().find_map(|call| self.in_call(&call.name, call.arguments.as_str()))
+            }),
+            Event::CallFailed { cause, .. } => self.within(&cause.to_string()),
+            Event::ToolEnded { output, .. } => self.within(output.text.as_str()),
+            Event::Asked { what, .. } => self.within(what.as_str()),
+            Event::Compacted { summary, .. } => self.within(summary.as_str()),
+            Event::Ended { outcome, .. } => self.within(outcome.text.as_str()),
+            // What children were asked and returned stands in their own logs.
+            Event::Delegated { .. }
+            | Event::Returned { .. }
+            | Event::Resumed { .. }
+            | Event::Called { .. }
+            | Event::ToolStarted { .. }
+            | Event::Answered { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelAsked { .. } => None,
+        }
+    }
+
+    fn in_delegation(&self, delegation: &Delegation) -> Option<String> {
+        let context = delegation.context.as_ref().map(|context| context.as_str());
+        [Some(delegation.task.as_str()), context].into_iter().flatten().find_map(|text| self.within(text))
+    }
+
+    fn in_call(&self, name: &str, arguments: &str) -> Option<String> {
+        self.within(name).or_else(|| self.within(arguments))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_in_any_case_with_what_stands_around_them() {
+        let words = |text: &str| Words::new(&[text.to_owned()]);
+        assert!(words("  ").is_none());
+        let found = |looked: &str, text: &str| words(looked).and_then(|words| words.within(text));
+        assert_eq!(found("needle", "a NEEDLE here"), Some("a NEEDLE here".into()));
+        assert_eq!(found("größe", "Die GRÖSSE und die GRÖẞE"), Some("Die GRÖSSE und die GRÖẞE".into()));
+        assert_eq!(found("needle", "hay"), None);
+        let long = format!("{} needle {}", "x".repeat(100), "y".repeat(100));
+        let shown = found("needle", &long).unwrap();
+        assert!(shown.starts_with("…x") && shown.ends_with("y…") && shown.contains(" needle "), "{shown}");
+        assert!(!found("x", "x\u{1b}[2J").unwrap().contains('\u{1b}'));
+    }
+}

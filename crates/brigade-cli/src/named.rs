@@ -1,0 +1,154 @@
+//! Which session somebody means: by its id, by the beginning of its id, or as the last one.
+
+use brigade::Store;
+use brigade::store::RootSummary;
+use brigade_core::{Event, SessionId};
+
+use crate::clock;
+use crate::engine;
+use crate::failure::Failure;
+use crate::render::fit;
+use crate::safe;
+use crate::units;
+
+/// The word for the newest session.
+const LAST: &str = "last";
+/// How much of an id has to be typed.
+pub(crate) const SHORTEST: usize = 4;
+/// How many sessions are named that may have been meant.
+const SHOWN: usize = 8;
+/// How much of a task tells one session from another.
+const TASK: usize = 50;
+
+/// Finds the session that is meant. What reads as a whole id is taken as it is, whether there is such a session or not.
+pub(crate) async fn session(store: &dyn Store, text: &str) -> Result<SessionId, Failure> {
+    let text = text.trim();
+    let exact = match engine::session(text) {
+        Ok(session) => return Ok(session),
+        Err(failure) => failure,
+    };
+    if text == LAST {
+        return last(store).await;
+    }
+    let (beginning, below) = text.find('.').map_or((text, ""), |dot| text.split_at(dot));
+    let is_id = |byte: u8| matches!(byte, b'a'..=b'z' | b'2'..=b'7');
+    if beginning.len() < SHORTEST || !beginning.bytes().all(is_id) {
+        return Err(exact.hint(format!(
+            "The first {SHORTEST} characters of an id are enough; `{LAST}` is the newest session."
+        )));
+    }
+    let mut meant: Vec<(SessionId, RootSummary)> = Vec::new();
+    for summary in store.roots().await? {
+        let root = summary.root.root_id();
+        if root.as_str().starts_with(beginning) && !meant.iter().any(|(known, _)| *known == root) {
+            meant.push((root, summary));
+        }
+    }
+    match meant.as_slice() {
+        [] => Err(Failure::usage(format!(
+            "no session begins with '{beginning}'; `brigade sessions list` shows those there are"
+        ))),
+        [(root, _)] => engine::session(&format!("{root}{below}")),
+        _ => Err(ambiguous(beginning, &meant)),
+    }
+}
+
+async fn last(store: &dyn Store) -> Result<SessionId, Failure> {
+    let roots = store.roots().await?;
+    let newest = roots.into_iter().map(|summary| summary.root).find(|root| root.parent().is_none());
+    newest.ok_or_else(|| Failure::usage("there are no sessions yet; start one with: brigade run \"TASK\""))
+}
+
+fn ambiguous(beginning: &str, meant: &[(SessionId, RootSummary)]) -> Failure {
+    let mut text = format!("{} sessions begin with '{beginning}'; type more of the id:", meant.len());
+    for (root, summary) in meant.iter().take(SHOWN) {
+        let (age, task) = match &summary.first {
+            Ok(first) => (units::age(clock::now().saturating_sub(first.at)), task(&first.event)),
+            Err(_) => (String::new(), String::new()),
+        };
+        text.push_str(&format!("\n  {root}  {age:>4}  {}", fit(&task, TASK)));
+    }
+    if meant.len() > SHOWN {
+        text.push_str(&format!("\n  … and {} more", meant.len() - SHOWN));
+    }
+    Failure::usage(text)
+}
+
+fn task(event: &Event) -> String {
+    match event {
+        Event::Started { delegation, .. } => safe::line(delegation.task.as_str()),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brigade::store::MemoryStore;
+    use brigade_core::{Budget, Delegation, Grant, Hash, Limit, Record};
+
+    use super::*;
+
+    /// A store in which two sessions begin alike; the second is the newer one.
+    fn store() -> (MemoryStore, [SessionId; 3]) {
+        let store = MemoryStore::default();
+        let ids = [1, 2, 1 << 120].map(SessionId::root);
+        let hash = Hash::of(b"");
+        let grant =
+            Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
+        let record = |session: &SessionId| {
+            let delegation =
+                Delegation { task: format!("task of {session}").into(), ..Delegation::default() };
+            let event = Event::Started { delegation, agent: hash, grant, parent: None, depth: 0 };
+            Record { session: session.clone(), seq: 0, pos: 0, at: 0, v: 1, event }
+        };
+        let records = [&ids[2], &ids[0], &ids[1]].map(record).to_vec();
+        engine::one_thread().unwrap().block_on(store.restore(records, Vec::new())).unwrap();
+        (store, ids)
+    }
+
+    fn find(text: &str) -> Result<String, String> {
+        let found = engine::one_thread().unwrap().block_on(session(&store().0, text));
+        found.map(|session| session.to_string()).map_err(|failure| match failure {
+            Failure::Usage(error) => error.to_string(),
+            other => format!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_beginning_that_fits_one_session_is_enough() {
+        let (_, [first, second, other]) = store();
+        assert_eq!(find(&other.as_str()[..4]), Ok(other.to_string()));
+        assert_eq!(find(&format!(" {}.1-0 ", &other.as_str()[..9])), Ok(format!("{other}.1-0")));
+        assert_eq!(find(first.as_str()), Ok(first.to_string()));
+        assert_eq!(find("last"), Ok(second.to_string()));
+        // A whole id is nobody's beginning.
+        let unknown = SessionId::root(7);
+        assert_eq!(find(unknown.as_str()), Ok(unknown.to_string()));
+    }
+
+    #[test]
+    fn what_fits_several_names_them() {
+        let (_, [first, second, _]) = store();
+        let refused = find(&first.as_str()[..6]).unwrap_err();
+        assert!(refused.starts_with("2 sessions begin with 'aaaaaa'"), "{refused}");
+        for session in [&first, &second] {
+            assert!(
+                refused.contains(session.as_str()) && refused.contains(&format!("task of {session}")),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_beginning_is_refused() {
+        for short in ["aaa", "", "AAAA", "a b c", "../aaaa", "1-0.1"] {
+            let refused = find(short).unwrap_err();
+            assert!(
+                refused.contains("is not a session id") && refused.contains("first 4 characters"),
+                "{refused}"
+            );
+        }
+        assert!(find("zzzz").unwrap_err().contains("no session begins with 'zzzz'"));
+        assert!(find("aaaaaaaaaaaaaaaaaaaaaaaaab.x").unwrap_err().contains("is not a session id"));
+    }
+}

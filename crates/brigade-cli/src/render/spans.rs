@@ -1,0 +1,137 @@
+//! When somebody worked: the rounds of every session, without the pauses in which nobody ran the tree.
+
+use std::collections::HashMap;
+
+use brigade_core::{Event, Record, SessionId};
+
+/// From when to when, in UTC milliseconds.
+type Span = (u64, u64);
+
+/// The rounds of the sessions of a tree.
+#[derive(Default)]
+pub(crate) struct Spans {
+    rounds: HashMap<SessionId, Vec<Round>>,
+    pauses: Vec<Span>,
+}
+
+struct Round {
+    from: u64,
+    /// The end, or the last that is known.
+    to: u64,
+    is_over: bool,
+}
+
+impl Spans {
+    /// Takes a fact into account.
+    pub(crate) fn apply(&mut self, record: &Record) {
+        let at = record.at;
+        if let Event::Resumed { downtime, .. } = &record.event {
+            self.pauses.push((at.saturating_sub(*downtime), at));
+        }
+        if let Event::Started { .. } = &record.event {
+            let round = Round { from: at, to: at, is_over: false };
+            self.rounds.entry(record.session.clone()).or_default().push(round);
+        } else if let Some(round) = self.rounds.get_mut(&record.session).and_then(|rounds| rounds.last_mut())
+            && !round.is_over
+        {
+            round.to = round.to.max(at);
+            round.is_over = matches!(record.event, Event::Ended { .. });
+        }
+    }
+
+    /// How long at least one of these sessions was at work, in milliseconds.
+    pub(crate) fn time<'a>(&self, sessions: impl IntoIterator<Item = &'a SessionId>) -> u64 {
+        let rounds = sessions.into_iter().filter_map(|session| self.rounds.get(session)).flatten();
+        let busy = merged(rounds.map(|round| (round.from, round.to)).collect());
+        let pauses = merged(self.pauses.clone());
+        let all: u64 = busy.iter().map(|(from, to)| to - from).sum();
+        let both = busy.iter().flat_map(|span| pauses.iter().map(|pause| overlap(*span, *pause)));
+        all.saturating_sub(both.sum())
+    }
+}
+
+fn overlap(one: Span, other: Span) -> u64 {
+    one.1.min(other.1).saturating_sub(one.0.max(other.0))
+}
+
+/// Spans that do not touch, in order.
+fn merged(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_unstable();
+    let mut merged: Vec<Span> = Vec::new();
+    for (from, to) in spans {
+        match merged.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => merged.push((from, to.max(from))),
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use brigade_core::{Budget, CallId, Delegation, Grant, Hash, Limit, Outcome, Spent, Status};
+
+    use super::*;
+
+    fn spans(facts: &[(&SessionId, u64, Event)]) -> Spans {
+        let mut spans = Spans::default();
+        for (session, at, event) in facts {
+            let session = (*session).clone();
+            spans.apply(&Record { session, seq: 0, pos: 0, at: *at, v: 1, event: event.clone() });
+        }
+        spans
+    }
+
+    fn started() -> Event {
+        let hash = Hash::of(b"");
+        let grant =
+            Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
+        Event::Started { delegation: Delegation::default(), agent: hash, grant, parent: None, depth: 0 }
+    }
+
+    fn ended() -> Event {
+        Event::Ended { outcome: Outcome::new(Status::Done, ""), spent: Spent::default() }
+    }
+
+    #[test]
+    fn time_between_rounds_does_not_count() {
+        let root = SessionId::root(1);
+        let word = Event::CancelAsked { by: "nobody".to_owned() };
+        let facts = [
+            (&root, 0, started()),
+            (&root, 10, ended()),
+            (&root, 500, word),
+            (&root, 1000, started()),
+            (&root, 1005, ended()),
+        ];
+        assert_eq!(spans(&facts).time([&root]), 15);
+    }
+
+    #[test]
+    fn a_pause_in_a_round_does_not_count_for_anybody() {
+        let root = SessionId::root(1);
+        let child = root.child(CallId { turn: 1, index: 0 });
+        let facts = [
+            (&root, 0, started()),
+            (&child, 10, started()),
+            (&root, 1000, Event::Resumed { epoch: 2, downtime: 900 }),
+            (&child, 1050, ended()),
+            (&root, 1060, ended()),
+        ];
+        let spans = spans(&facts);
+        assert_eq!((spans.time([&child]), spans.time([&root, &child])), (140, 160));
+    }
+
+    #[test]
+    fn what_happens_at_the_same_time_counts_once() {
+        let root = SessionId::root(1);
+        let children = [0, 1].map(|index| root.child(CallId { turn: 1, index }));
+        let facts = [
+            (&children[0], 0, started()),
+            (&children[1], 5, started()),
+            (&children[0], 10, ended()),
+            (&children[1], 20, ended()),
+        ];
+        assert_eq!(spans(&facts).time(&children), 20);
+    }
+}

@@ -1,0 +1,115 @@
+//! What somebody can type who has no model yet.
+
+use crate::failure::Failure;
+use crate::finish::quoted;
+use crate::safe;
+use crate::settings::{Key, Settings};
+
+/// A model of each provider that is good at calling tools and not the dearest. All are in the table of prices, but
+/// for those of a server on this machine.
+const MODELS: [(&str, &str); 8] = [
+    ("anthropic", "claude-sonnet-5"),
+    ("openai-responses", "gpt-5.4"),
+    ("openai", "gpt-5.4"),
+    ("gemini", "gemini-3.6-flash"),
+    ("openrouter", "openai/gpt-5.2-chat"),
+    ("deepseek", "deepseek-v4-pro"),
+    ("groq", "openai/gpt-oss-120b"),
+    (LOCAL, "qwen3"),
+];
+/// The server on this machine that is easiest to get.
+const LOCAL: &str = "ollama";
+/// Longer tasks are not repeated in a command.
+const LONGEST_TASK: usize = 60;
+
+/// The providers that have one to begin with, the first to be offered in front.
+pub(crate) fn providers() -> impl Iterator<Item = &'static str> {
+    MODELS.iter().map(|(provider, _)| *provider)
+}
+
+/// A model of this provider to begin with.
+pub(crate) fn model(provider: &str) -> Option<String> {
+    let found = MODELS.iter().find(|(name, _)| *name == provider);
+    found.map(|(provider, model)| format!("{provider}/{model}"))
+}
+
+/// The model to begin with at the first provider whose key is set, and the variable that holds it.
+pub(crate) fn ready(settings: &Settings) -> Option<(String, String)> {
+    let offers = settings.providers.offers(&settings.environment);
+    MODELS.iter().find_map(|(provider, _)| {
+        let offer = offers.iter().find(|offer| offer.name == *provider)?;
+        match &offer.key {
+            Key::Set(variable) => Some((model(provider)?, variable.clone())),
+            Key::Unneeded | Key::Missing(_) => None,
+        }
+    })
+}
+
+/// There is no model: what to type, the shortest way first.
+pub(crate) fn no_model(settings: &Settings, task: &str) -> Failure {
+    let task = if task.len() > LONGEST_TASK || task.contains('\n') { "TASK" } else { task };
+    let task = quoted(&safe::line(task));
+    let first = match ready(settings) {
+        Some((model, variable)) => {
+            format!("{variable} is set, so this works now: brigade run --model {model} {task}")
+        }
+        None => format!(
+            "In the cloud: export ANTHROPIC_API_KEY=..., then brigade run --model {} {task}",
+            model("anthropic").unwrap_or_default()
+        ),
+    };
+    Failure::usage(format!(
+        "no model is set. {first}\n\
+         On this machine: ollama pull qwen3, then brigade run --model ollama/qwen3 {task}\n\
+         To choose one for good: brigade init; to see a brigade at work without any: brigade demo",
+    ))
+}
+
+/// What to do about a model that there is not, or that cannot be used.
+pub(crate) fn instead(settings: &Settings, name: &str) -> String {
+    const SEE: &str = "Those that can be used here: brigade models; without any: brigade demo";
+    let offers = settings.providers.offers(&settings.environment);
+    let key = |provider: &str| offers.iter().find(|offer| offer.name == provider).map(|offer| &offer.key);
+    let meant = match name.split_once('/') {
+        Some((provider, model)) => match key(provider) {
+            Some(Key::Missing(variable)) => return format!("export {variable}=... with your key. {SEE}"),
+            Some(Key::Set(_) | Key::Unneeded) => None,
+            None => settings.providers.near(provider).map(|near| format!("{near}/{model}")),
+        },
+        None if key(name).is_some() => model(name),
+        None => {
+            providers().map(|provider| format!("{provider}/{name}")).find(|full| is_priced(settings, full))
+        }
+    };
+    match meant {
+        Some(model) => format!("Perhaps you mean {}. {SEE}", safe::line(&model)),
+        None => format!("Write PROVIDER/MODEL, such as ollama/qwen3, or script:FILE. {SEE}"),
+    }
+}
+
+fn is_priced(settings: &Settings, name: &str) -> bool {
+    settings.prices.about(name).price.is_some()
+}
+
+/// The same advice where no task was named.
+pub(crate) const HOW_TO_GET_ONE: &str = "\
+In the cloud: export ANTHROPIC_API_KEY=..., or the key of another provider that brigade models lists
+On this machine: install Ollama, then ollama pull qwen3
+Then: brigade init --force; to see a brigade at work without any model: brigade demo";
+
+#[cfg(test)]
+mod tests {
+    use brigade::model::PriceList;
+
+    use super::*;
+
+    #[test]
+    fn what_is_suggested_is_known_and_has_a_price() {
+        let prices = PriceList::built_in();
+        for (provider, model) in MODELS {
+            let provider = if provider == "openai-responses" { "openai" } else { provider };
+            let about = prices.about(&format!("{provider}/{model}"));
+            assert!(about.price.is_some() || provider == LOCAL, "{provider}/{model}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What is well, what is not, and what to do about it.
+
+use std::io::{Read, Write};
+
+use serde_json::Value;
+
+use crate::support::{Done, Home};
+
+const HELLO: &str = "[[reply]]\ntext = 'hello'";
+
+/// A server that answers every request with this status and body, and its address.
+fn server(status: &'static str, body: &'static str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    address
+}
+
+/// Looks, without the servers of the machine that the tests run on.
+fn doctor(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Done {
+    let mut command = home.command(&[&["doctor"], arguments].concat());
+    for name in ["OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"] {
+        command.env(format!("BRIGADE_PROVIDERS__{name}__BASE_URL"), "http://127.0.0.1:9/v1");
+    }
+    Done::of(command.envs(variables.iter().copied()).output().unwrap())
+}
+
+fn report(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Value {
+    doctor(home, &[&["--output-format", "json"], arguments].concat(), variables).json()
+}
+
+/// The findings of a section, as `level: what / cure`.
+fn section(report: &Value, name: &str) -> Vec<String> {
+    let sections = report["sections"].as_array().unwrap();
+    let section = sections.iter().find(|section| section["name"] == name).unwrap();
+    let line = |finding: &Value| {
+        let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+        format!("{}: {} / {}", text("level"), text("what"), text("cure"))
+    };
+    section["findings"].as_array().unwrap().iter().map(line).collect()
+}
+
+#[track_caller]
+fn has(report: &Value, name: &str, words: &[&str]) {
+    let lines = section(report, name);
+    assert!(
+        lines.iter().any(|line| words.iter().all(|word| line.contains(word))),
+        "no {words:?} in {lines:#?}"
+    );
+}
+
+#[test]
+fn a_fresh_home_has_no_problem_and_nothing_is_written() {
+    let home = Home::new();
+    let done = doctor(&home, &[], &[]);
+    done.exits(0).prints("config.toml is not there; brigade init").prints("is made by the first run");
+    done.prints("a command ran under its guard").prints("guarded, not confined").prints("no problems");
+    done.prints("warn     no model is set").prints("brigade init");
+    assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
+}
+
+#[test]
+fn all_that_is_well_is_said_to_be() {
+    let home = Home::new();
+    let model = home.script(HELLO);
+    home.write("home/config.toml", &format!("model = '{model}'\n"));
+    home.brigade(&["run", "x"]).exits(0);
+    let report = report(&home, &["--offline"], &[]);
+    assert_eq!((&report["problems"], &report["type"]), (&0.into(), &"doctor".into()), "{report:#}");
+    has(&report, "config", &["ok: ", "config.toml"]);
+    has(&report, "model", &["ok: script:"]);
+    has(&report, "store", &["ok: ", "sessions.db: format 1", "whole"]);
+    has(&report, "store", &["free on the disk of"]);
+    has(&report, "guard", &["ok: "]);
+    has(&report, "sandbox", &["Landlock: ", "seccomp: ", "user namespaces: ", "cgroups: "]);
+    has(&report, "tools", &["ok: mode edit, 0 rules"]);
+    has(&report, "version", &["brigade 0."]);
+}
+
+#[test]
+fn a_broken_config_is_a_problem_and_the_rest_still_runs() {
+    let home = Home::new();
+    for (config, words) in [
+        ("[broken", "config.toml"),
+        ("swarm.max_dept = 2", "nearest known key is `swarm.max_depth`"),
+        ("providers.x.kind = 'openai'", "providers.x has no `base_url`"),
+        ("model = 'script:/nowhere.toml'", "/nowhere.toml cannot be read"),
+    ] {
+        home.write("home/config.toml", config);
+        let done = doctor(&home, &["--offline"], &[]);
+        done.exits(1).prints("problem  ").prints(words).prints("1 problem,").prints("under its guard");
+    }
+    home.write("home/config.toml", "model = 'groq/x'");
+    let report = report(&home, &["--offline", "--set", "nonsense=1"], &[("BRIGADE_SWARM__ENABELD", "true")]);
+    has(&report, "config", &["ok: ", "config.toml"]);
+    has(&report, "config", &["problem: BRIGADE_SWARM__ENABELD", "swarm.enabled"]);
+    has(&report, "config", &["problem: --set nonsense"]);
+    has(&report, "model", &["problem: groq/x"]);
+    has(&report, "providers", &["problem: groq: GROQ_API_KEY is not set / export GROQ_API_KEY="]);
+}
+
+#[test]
+fn keys_are_present_and_never_shown() {
+    let home = Home::new();
+    let good = server("200 OK", "{\"data\":[{\"id\":\"large\"}]}");
+    let bad = server("401 Unauthorized", "{\"error\":{\"message\":\"key sesame-key is wrong\"}}");
+    home.write(
+        "home/config.toml",
+        &format!(
+            "model = 'work/large'\nfallbacks = ['work/small', 'ollama/x', 'nobody/x']\n[providers]\n\
+             work = {{ kind = 'openai', base_url = '{good}', api_key_env = 'WORK_KEY' }}\n\
+             other = {{ kind = 'openai', base_url = '{bad}', api_key_env = 'WORK_KEY' }}\n"
+        ),
+    );
+    let done = doctor(&home, &["--output-format", "json"], &[("WORK_KEY", "sesame-key")]);
+    let report = done.exits(1).json();
+    has(&report, "model", &["ok: work/large"]);
+    has(&report, "model", &["warn: work/small is not in the list", "brigade models work"]);
+    has(&report, "model", &["problem: ollama/x cannot be used now"]);
+    has(&report, "model", &["problem: nobody/x: there is no provider 'nobody'"]);
+    has(&report, "providers", &["ok: work"]);
+    has(&report, "providers", &["warn: other"]);
+    has(&report, "providers", &["problem: ollama: nobody answers at http://127.0.0.1:9/v1 / Start it"]);
+    has(&report, "providers", &["note: without a key: ", "anthropic (ANTHROPIC_API_KEY)"]);
+    let text = doctor(&home, &[], &[("WORK_KEY", "sesame-key")]);
+    for shown in [&done.stdout, &done.stderr, &text.stdout, &text.stderr] {
+        assert!(!shown.contains("sesame"), "{shown}");
+    }
+}
+
+#[test]
+fn offline_asks_nobody_elsewhere() {
+    let home = Home::new();
+    // To the command this address is another machine; the kernel leads it back to this one.
+    let elsewhere = |status, body| server(status, body).replace("127.0.0.1", "0.0.0.0");
+    let good = elsewhere("200 OK", "{\"data\":[{\"id\":\"x\"}]}");
+    let bad = elsewhere("401 Unauthorized", "{}");
+    home.write(
+        "home/config.toml",
+        &format!(
+            "model = 'far/x'\nfallbacks = ['shut/x']\n[providers]\n\
+             far = {{ kind = 'openai', base_url = '{good}' }}\nshut = {{ kind = 'openai', base_url = '{bad}' }}\n"
+        ),
+    );
+    let offline = report(&home, &["--offline"], &[]);
+    has(&offline, "providers", &["ok: far", "it was not asked (--offline)"]);
+    has(&offline, "providers", &["ok: shut", "it was not asked (--offline)"]);
+    has(&offline, "model", &["ok: shut/x"]);
+    let online = report(&home, &[], &[]);
+    has(&online, "providers", &["ok: far", "it answers"]);
+    has(&online, "providers", &["problem: shut", "401", "Check the key and the network"]);
+    has(&online, "model", &["ok: far/x"]);
+    has(&online, "model", &["problem: shut/x cannot be used now"]);
+}
+
+#[test]
+fn stores_that_cannot_be_used_say_what_to_do() {
+    let home = Home::new();
+    let store = |path: &str| report(&home, &["--offline", "--store", path], &[]);
+    has(&store("."), "store", &["problem: ", "is a folder", "--store PATH"]);
+    home.write("work/broken.db", &"this is no store ".repeat(100));
+    has(&store("broken.db"), "store", &["problem: ", "broken.db", "--store"]);
+    home.write("work/file", "");
+    has(&store("file/sessions.db"), "store", &["problem: ", "file", "--store PATH"]);
+    has(&store("new/folder/s.db"), "store", &["ok: ", "is made by the first run"]);
+    assert!(!home.work().join("new").exists(), "a look makes no store");
+    home.run(HELLO, &["--store", "newer.db"]).exits(0);
+    let newer = home.work().join("newer.db");
+    let mut bytes = std::fs::read(&newer).unwrap();
+    bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
+    std::fs::write(&newer, bytes).unwrap();
+    has(&store("newer.db"), "store", &["problem: ", "9999", "newer brigade"]);
+}
+
+#[test]
+fn projects_agents_skills_and_rules_are_looked_at() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.work().join(".brigade/agents/bad")).unwrap();
+    std::fs::create_dir_all(home.home().join("skills/odd")).unwrap();
+    home.write("work/.brigade/agents/bad/AGENT.md", "no front matter\n");
+    home.write("home/skills/odd/SKILL.md", "---\nnonsense\n");
+    home.write("home/config.toml", "[permissions]\ndeny = ['shel(git push)']\n[web]\nsearch = 'brave'\n");
+    let before = report(&home, &["--offline"], &[]);
+    has(&before, "config", &["warn: ", "not trusted", "brigade trust "]);
+    has(&before, "agents", &["ok: the built-in lead"]);
+    has(&before, "skills", &["warn: ", "odd"]);
+    has(&before, "tools", &["problem: permissions.deny: `shel(git push)` names no tool"]);
+    has(&before, "tools", &["problem: web.search needs a key, and BRAVE_API_KEY is not set"]);
+    home.brigade(&["trust", "--yes"]).exits(0);
+    let after = report(&home, &["--offline"], &[]);
+    has(&after, "agents", &["problem: ", "bad", "brigade agents lint"]);
+    home.write("work/.brigade/config.toml", "");
+    has(&report(&home, &["--offline"], &[]), "config", &["warn: ", "have changed"]);
+    home.write("work/.brigade/config.toml", "store = 'x'");
+    home.write("home/trusted.json", "{");
+    has(&report(&home, &["--offline"], &[]), "config", &["problem: ", "trusted.json is damaged"]);
+}

@@ -1,0 +1,238 @@
+//! Exports: files, and what hostile text can do in them.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::{Home, text};
+use crate::transcript;
+
+fn names(home: &Home) -> Vec<String> {
+    let entries = std::fs::read_dir(home.work()).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn the_name_of_the_file_says_the_format() {
+    let home = Home::new();
+    transcript::run(&home);
+    let export = |arguments: &[&str]| home.brigade(&[&["sessions", "export", "last"], arguments].concat());
+    let begins = [
+        ("a.html", "<!doctype html>"),
+        ("a.HTM", "<!doctype html>"),
+        ("a.md", "# the task"),
+        ("a.jsonl", "{\"brigade_export\""),
+        ("a", "{\"brigade_export\""),
+    ];
+    for (file, beginning) in begins {
+        let done = export(&["-o", file]);
+        done.exits(0).says(&format!("is written to {file}"));
+        assert_eq!(done.stdout, "");
+        let written = home.work().join(file);
+        assert!(text(&written).starts_with(beginning), "{file}");
+        assert_eq!(std::fs::metadata(&written).unwrap().permissions().mode() & 0o777, 0o600, "{file}");
+    }
+    export(&["-o", "b.html", "--format", "md"]).exits(0);
+    assert!(text(home.work().join("b.html")).starts_with("# the task"));
+    export(&["-o", "-"]).exits(0).prints("brigade_export");
+    export(&["--format", "pdf"]).exits(2).says("jsonl");
+}
+
+#[test]
+fn no_file_is_replaced_unawares_and_none_is_left_half_written() {
+    let home = Home::new();
+    transcript::run(&home);
+    home.write("work/mine.html", "mine");
+    let export = |arguments: &[&str]| home.brigade(&[&["sessions", "export", "last"], arguments].concat());
+    export(&["-o", "mine.html"]).exits(2).says("mine.html is there already; --force replaces it");
+    assert_eq!(text(home.work().join("mine.html")), "mine");
+    export(&["-o", "mine.html", "--force"]).exits(0);
+    assert!(text(home.work().join("mine.html")).ends_with("</html>\n"));
+    export(&["-o", "nowhere/a.html"]).exits(1).says("nowhere/a.html cannot be written");
+    export(&["-o", "/dev/null", "--force"]).exits(2).says("is no file that could be replaced");
+    export(&["-o", ".", "--force"]).exits(2);
+    home.brigade(&["sessions", "export", "zzzz", "-o", "none.html"]).exits(2);
+    assert!(
+        !names(&home).iter().any(|name| name.starts_with('.') || name == "none.html"),
+        "{:?}",
+        names(&home)
+    );
+}
+
+const HOSTILE: [&str; 6] = [
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "\"'><b onmouseover=alert(1)>",
+    "\u{202e}txt.exe\u{2066}",
+    "\u{1b}[31mred\u{1b}]0;title\u{7}",
+    "</pre></details><!-- ```` ``` ~~~ <a href=javascript:alert(1)> [x](javascript:alert(1))",
+];
+
+/// Runs a tree in which hostile text is in every place that holds text of others.
+fn hostile(home: &Home) -> String {
+    let all = HOSTILE.join("\n");
+    home.write("work/evil.txt", &format!("{all}\n```\n# not a heading\n"));
+    let quoted = |text: &str| serde_json::to_string(text).unwrap().replace('\u{7f}', "");
+    let (words, role) = (quoted(&all), quoted("</h2><img src=x onerror=alert(1)>"));
+    let script = format!(
+        r#"{{"reply": [
+            {{"agent": "lead", "turn": 1, "text": {words}, "call": [
+                {{"tool": "delegate", "arguments": {{"role": {role}, "task": {words}}}}},
+                {{"tool": "write_file", "arguments": {{"path": "<b>.txt", "content": {words}}}}},
+                {{"tool": "edit_file", "arguments": {{"path": {words}, "old": {words}, "new": "x"}}}},
+                {{"tool": "read_file", "arguments": {{"path": "evil.txt", "<i>": {words}}}}},
+                {{"tool": "message", "arguments": {{"text": {words}}}}},
+                {{"tool": "read_file", "arguments": {{"path": "evil.txt"}}}},
+                {{"tool": "</b><script>", "raw": {words}}}
+            ]}},
+            {{"agent": "lead", "text": {words}}},
+            {{"text": {words}}}
+        ]}}"#
+    );
+    let model = home.script(&script);
+    let done = home.brigade(&["run", "--model", &model, "--output-format", "json", &all]);
+    let report = done.exits(0).json();
+    assert_eq!(report["agents"].as_array().unwrap().len(), 2, "the hostile role is a role: {report}");
+    report["session_id"].as_str().unwrap().to_owned()
+}
+
+fn is_control(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t')
+        || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[test]
+fn hostile_text_is_only_text_in_a_page() {
+    let home = Home::new();
+    let id = hostile(&home);
+    let page = home.brigade(&["sessions", "export", &id, "--format", "html"]).exits(0).stdout.clone();
+    assert!(!page.chars().any(is_control), "{:?}", page.chars().find(|c| is_control(*c)));
+    let tags = tags(&page);
+    let known = [
+        "!doctype", "a", "article", "b", "body", "br", "code", "dd", "del", "details", "div", "dl", "dt",
+        "h1", "h2", "h3", "head", "header", "html", "i", "ins", "main", "meta", "nav", "p", "pre", "section",
+        "small", "span", "strong", "style", "summary", "table", "tbody", "td", "th", "thead", "title", "tr",
+    ];
+    let attributes = [
+        "aria-label",
+        "charset",
+        "class",
+        "content",
+        "href",
+        "http-equiv",
+        "id",
+        "lang",
+        "name",
+        "open",
+        "style",
+    ];
+    let mut open = Vec::new();
+    for tag in &tags {
+        let (name, rest) = tag.split_once([' ', '>']).unwrap_or((tag, ""));
+        if let Some(name) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "{tag} closes what is not open");
+            continue;
+        }
+        assert!(known.contains(&name), "{tag}");
+        if !["!doctype", "meta", "br"].contains(&name) {
+            open.push(name);
+        }
+        for (place, _) in rest.match_indices('=') {
+            let attribute = rest[..place].rsplit([' ', '"', ';', '\'']).next().unwrap();
+            let is_inner = rest[..place].matches('"').count() % 2 == 1;
+            assert!(is_inner || attributes.contains(&attribute), "{tag}");
+        }
+        if let Some((_, link)) = rest.split_once("href=\"") {
+            let target = link.split('"').next().unwrap();
+            let place = target.strip_prefix('#').unwrap_or_else(|| panic!("{tag} leads away"));
+            assert!(page.contains(&format!(" id=\"{place}\"")), "{tag} leads nowhere");
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    // Nothing is loaded from anywhere, and nothing is lost.
+    assert!(!page.contains("url(") && !page.contains("@import") && !page.contains("src=\""));
+    for shown in [
+        "&lt;img src=x onerror=alert(1)&gt;",
+        "\\u{202e}txt.exe\\u{2066}",
+        "\\u{1b}[31mred",
+        "&lt;/b&gt;&lt;script&gt;",
+    ] {
+        assert!(page.contains(shown), "{shown}");
+    }
+}
+
+/// What stands between `<` and `>`, without the style.
+fn tags(page: &str) -> Vec<&str> {
+    let (head, rest) = page.split_once("<style>").unwrap();
+    let (_, body) = rest.split_once("</style>").unwrap();
+    let of = |part: &'_ str| -> usize { part.matches('<').count() };
+    let all: Vec<&str> = [head, body]
+        .into_iter()
+        .flat_map(|part| part.split('<').skip(1))
+        .map(|tag| tag.split('>').next().unwrap())
+        .collect();
+    assert_eq!(all.len(), of(head) + of(body));
+    all
+}
+
+#[test]
+fn hostile_text_closes_no_fence_in_markdown() {
+    let home = Home::new();
+    let id = hostile(&home);
+    let page = home.brigade(&["sessions", "export", &id, "--format", "md"]).exits(0).stdout.clone();
+    assert!(!page.chars().any(is_control), "{page}");
+    let mut fence: Option<String> = None;
+    let mut fences = 0;
+    for line in page.lines() {
+        match &fence {
+            Some(end) if line == end => fence = None,
+            Some(_) => {}
+            None if line.starts_with("```") => {
+                let signs = line.len() - line.trim_start_matches('`').len();
+                assert!(["text", "markdown", "diff"].contains(&&line[signs..]), "{line}");
+                fence = Some("`".repeat(signs));
+                fences += 1;
+            }
+            None => check_free_line(line),
+        }
+    }
+    assert!(fence.is_none() && fences > 8, "{fences} fences");
+    assert!(page.contains("# not a heading"), "what stands in a fence is not changed");
+}
+
+/// Outside of fences nothing but our own markup is markup.
+fn check_free_line(line: &str) {
+    let ours = ["</details>", "<details><summary>"];
+    if ours.iter().any(|own| line.starts_with(own)) || line.starts_with("<a id=\"agent") {
+        return;
+    }
+    let mut code: Option<usize> = None;
+    let mut rest = line;
+    while let Some(c) = rest.chars().next() {
+        let run = rest.len() - rest.trim_start_matches('`').len();
+        if run > 0 {
+            code = if code == Some(run) { None } else { code.or(Some(run)) };
+            rest = &rest[run..];
+        } else if c == '\\' && code.is_none() {
+            rest = rest.get(2..).unwrap_or_default();
+        } else {
+            assert!(code.is_some() || c != '<', "markup in: {line}");
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    assert!(code.is_none(), "code is not closed in: {line}");
+}
+
+#[test]
+fn a_part_of_a_tree_can_be_exported() {
+    let home = Home::new();
+    let id = transcript::run(&home);
+    let child = format!("{id}.1-0");
+    let page = home.brigade(&["sessions", "export", &child, "--format", "html"]).exits(0).stdout.clone();
+    assert!(
+        page.contains("Fixed.") && page.contains("+    check(n);") && !page.contains("Checker"),
+        "{page}"
+    );
+    for link in page.split("href=\"#").skip(1) {
+        let place = link.split('"').next().unwrap();
+        assert!(page.contains(&format!(" id=\"{place}\"")), "{place}");
+    }
+}

@@ -1,0 +1,200 @@
+//! The configuration to begin with.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::{Done, Home, text};
+
+/// A server that has these models, and its address.
+fn server(models: &str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/v1", listener.local_addr().unwrap());
+    let list = models.split_whitespace().map(|model| format!("{{\"id\":\"{model}\"}}")).collect::<Vec<_>>();
+    let body = format!("{{\"data\":[{}]}}", list.join(","));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    address
+}
+
+/// The home without any server of the machine that the tests run on.
+fn brigade(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Done {
+    let mut command = home.command(arguments);
+    for name in ["OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"] {
+        command.env(format!("BRIGADE_PROVIDERS__{name}__BASE_URL"), "http://127.0.0.1:9/v1");
+    }
+    Done::of(command.envs(variables.iter().copied()).output().unwrap())
+}
+
+/// The lines that can be switched on.
+fn examples(config: &str) -> Vec<usize> {
+    let is_example = |line: &str| line.starts_with('#') && !line.starts_with("# ");
+    config.lines().enumerate().filter(|(_, line)| is_example(line)).map(|(at, _)| at).collect()
+}
+
+/// The file with some of its examples switched on. The model of a file has the key twice where it is set.
+fn switched_on(config: &str, wanted: &[usize]) -> String {
+    let line = |(at, line): (usize, &str)| match wanted.contains(&at) {
+        true => line.strip_prefix('#').unwrap().to_owned(),
+        false => line.to_owned(),
+    };
+    config.lines().enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn flags_answer_both_questions() {
+    let home = Home::new();
+    let done = brigade(&home, &["init", "--model", "ollama/qwen3", "--mode", "plan"], &[]);
+    let file = home.home().join("config.toml");
+    assert_eq!(done.exits(0).stdout.trim_end(), file.to_str().unwrap());
+    done.says("Model: ollama/qwen3. Mode: plan.").says("Next: brigade run ");
+    assert!(!done.stderr.contains("key"), "{}", done.stderr);
+    let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json();
+    assert_eq!(shown["config"]["model"], "ollama/qwen3");
+    assert_eq!(shown["config"]["permissions"]["mode"], "plan");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let left: Vec<_> = std::fs::read_dir(home.home()).unwrap().collect();
+    assert_eq!(left.len(), 1, "no temporary file stays");
+}
+
+#[test]
+fn every_line_that_can_be_switched_on_is_valid() {
+    for arguments in [&["init", "--yes"][..], &["init", "--project"]] {
+        let home = Home::new();
+        brigade(&home, arguments, &[]).exits(0);
+        let is_project = arguments.contains(&"--project");
+        let file = if is_project {
+            home.work().join(".brigade/config.toml")
+        } else {
+            home.home().join("config.toml")
+        };
+        let config = text(&file);
+        let examples = examples(&config);
+        assert!(examples.len() > 12, "{config}");
+        let check = |wanted: &[usize]| {
+            let changed = switched_on(&config, wanted);
+            std::fs::write(&file, &changed).unwrap();
+            if is_project {
+                home.brigade(&["trust", "--yes"]).exits(0);
+            }
+            // Rules and engines are looked at where tools are made.
+            let done = home.brigade(&["tools", "list"]);
+            assert_eq!(done.code, 0, "{}\n{changed}", done.stderr);
+            assert!(!done.stderr.contains("ignored"), "{}", done.stderr);
+            home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json()
+        };
+        for example in &examples {
+            check(&[*example]);
+        }
+        let shown = check(&examples);
+        assert_eq!(shown["config"]["swarm"]["roles"]["researcher"]["tools"][0], "grep");
+        assert_eq!(shown["config"]["budget"]["usd"], 2.5);
+    }
+}
+
+#[test]
+fn what_is_found_is_taken() {
+    let home = Home::new();
+    let keys = [("GROQ_API_KEY", "sesame"), ("ANTHROPIC_API_KEY", "sesame")];
+    let done = brigade(&home, &["init"], &keys);
+    done.exits(0).says("Model: anthropic/").says("Mode: edit.");
+    let file = text(home.home().join("config.toml"));
+    assert!(file.contains("\nmodel = \"anthropic/") && file.contains("\nmode = \"edit\""), "{file}");
+    assert!(!format!("{file}{}{}", done.stdout, done.stderr).contains("sesame"));
+
+    let home = Home::new();
+    let local = server("qwen3:8b another");
+    let done = brigade(&home, &["init", "--yes"], &[("BRIGADE_PROVIDERS__VLLM__BASE_URL", &local)]);
+    done.exits(0).says("Model: vllm/another. Mode: edit.");
+}
+
+#[test]
+fn without_any_model_it_says_how_to_get_one() {
+    let home = Home::new();
+    let done = brigade(&home, &["init"], &[]);
+    done.exits(0)
+        .says("Model: none yet")
+        .says("ANTHROPIC_API_KEY")
+        .says("ollama pull")
+        .says("Next: brigade demo");
+    assert!(text(home.home().join("config.toml")).contains("\n#model = \""));
+    home.brigade(&["run", "x"]).exits(2).says("no model is set");
+}
+
+#[test]
+fn a_key_that_is_missing_is_named() {
+    let home = Home::new();
+    let done = brigade(&home, &["init", "--model", "groq/x", "--yes", "--output-format", "json"], &[]);
+    let report = done.exits(0).json();
+    assert_eq!((&report["model"], &report["mode"]), (&"groq/x".into(), &"edit".into()));
+    assert_eq!(report["next"], "brigade run \"What is in this folder?\"");
+    let home = Home::new();
+    brigade(&home, &["init", "--model", "groq/x", "--yes"], &[]).exits(0).says("export GROQ_API_KEY=");
+}
+
+#[test]
+fn what_is_there_stays_without_force() {
+    let home = Home::new();
+    let file = home.write("home/config.toml", "# mine\n[broken");
+    let done = brigade(&home, &["init", "--yes"], &[]);
+    done.exits(2).says(file.to_str().unwrap()).says("config show").says("brigade init --force");
+    assert_eq!(text(&file), "# mine\n[broken");
+    brigade(&home, &["init", "--yes", "--force"], &[]).exits(0).says("config.toml.bak");
+    assert_eq!(text(home.home().join("config.toml.bak")), "# mine\n[broken");
+    home.brigade(&["config", "show"]).exits(0);
+
+    let home = Home::new();
+    home.write("home/config.json", "{}");
+    brigade(&home, &["init", "--yes"], &[]).exits(2).says("config.json");
+    brigade(&home, &["init", "--yes", "--force"], &[]).exits(0).says("config.json.bak");
+    home.brigade(&["config", "show"]).exits(0);
+}
+
+#[test]
+fn wrong_models_are_refused_before_anything_is_written() {
+    let home = Home::new();
+    for (model, words) in [
+        ("claude", "names no model: write PROVIDER/MODEL"),
+        ("antropic/claude", "the nearest is 'anthropic'"),
+        ("ollama/", "names no model"),
+        ("script:nowhere.toml", "nowhere.toml cannot be read"),
+    ] {
+        brigade(&home, &["init", "--yes", "--model", model], &[]).exits(2).says(words);
+    }
+    brigade(&home, &["init", "--yes", "--mode", "yolo"], &[]).exits(2).says("plan");
+    assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
+    home.write("work/s.toml", "[[reply]]\ntext = 'hello'");
+    brigade(&home, &["init", "--yes", "--model", "script:s.toml"], &[]).exits(0);
+    let elsewhere = home.command(&["run", "x"]).current_dir("/").output().unwrap();
+    assert_eq!(Done::of(elsewhere).exits(0).stdout, "hello\n");
+}
+
+#[test]
+fn a_project_gets_its_own_and_is_to_be_trusted() {
+    let home = Home::new();
+    let done = brigade(&home, &["init", "--project", "--mode", "plan"], &[("ANTHROPIC_API_KEY", "sesame")]);
+    done.exits(0).says("left to each person").says("Mode: plan").says("Next: brigade trust ");
+    let config = text(home.work().join(".brigade/config.toml"));
+    assert!(config.contains("\n#model = ") && !config.contains("[providers]"), "{config}");
+    home.brigade(&["trust", "--yes"]).exits(0);
+    let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json();
+    assert_eq!(shown["config"]["permissions"]["mode"], "plan");
+    brigade(&home, &["init", "--project"], &[]).exits(2).says("brigade init --project --force");
+    let own = home.work();
+    let done = brigade(&home, &["init", "--project", "--force"], &[("HOME", own.to_str().unwrap())]);
+    done.exits(2).says("is your own folder and no project");
+}
+
+#[test]
+fn a_home_that_cannot_be_written_is_named() {
+    let home = Home::new();
+    home.write("work/file", "");
+    let inside = home.work().join("file/home");
+    let done = brigade(&home, &["init", "--yes"], &[("BRIGADE_HOME", inside.to_str().unwrap())]);
+    done.exits(1).says("file/home/config.toml cannot be written").says("BRIGADE_HOME");
+}

@@ -1,0 +1,149 @@
+//! The schema of the configuration and the settings agree.
+
+use serde_json::Value;
+
+use crate::docs::{page, repository};
+use crate::support::Home;
+
+struct Both {
+    home: Home,
+    schema: jsonschema::Validator,
+}
+
+impl Both {
+    fn new() -> Both {
+        let home = Home::new();
+        let schema = home.brigade(&["config", "schema"]).exits(0).json();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        Both { home, schema: jsonschema::draft202012::new(&schema).unwrap() }
+    }
+
+    /// What the schema and the settings say to a configuration.
+    fn take(&self, toml: &str) -> (bool, bool) {
+        let parsed: toml::Table = toml::from_str(toml).unwrap_or_else(|error| panic!("{error} in {toml}"));
+        self.home.write("home/config.toml", toml);
+        let done = self.home.brigade(&["config", "show"]);
+        (self.schema.is_valid(&serde_json::to_value(parsed).unwrap()), done.code == 0)
+    }
+}
+
+/// Every block of TOML on a page.
+fn blocks(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next())
+}
+
+#[test]
+fn what_the_pages_show_fits() {
+    let both = Both::new();
+    let mut seen = 0;
+    for name in [
+        "README.md",
+        "docs/MULTI-TENANT.md",
+        "docs/faces/README.md",
+        "docs/faces/delegate.md",
+        "docs/faces/spawn.md",
+    ] {
+        for block in blocks(&page(name)) {
+            assert_eq!(both.take(block), (true, true), "{name}: {block}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 6, "{seen}");
+    let example: Value = serde_json::from_str(&page("config.example.json")).unwrap();
+    assert!(both.schema.is_valid(&example));
+    assert!(repository().join("config.example.json").exists());
+}
+
+#[test]
+fn what_init_writes_and_what_is_in_force_fits() {
+    let both = Both::new();
+    both.home.brigade(&["init", "--model", "ollama/qwen3", "--mode", "ask"]).exits(0);
+    let written = std::fs::read_to_string(both.home.home().join("config.toml")).unwrap();
+    let all_on: String = written
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(example) if !example.starts_with(' ') => format!("{example}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    for config in [&written, &all_on] {
+        assert_eq!(both.take(config), (true, true), "{config}");
+    }
+    let shown = both.home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json();
+    assert!(both.schema.is_valid(&shown["config"]), "the defaults fit too");
+}
+
+#[test]
+fn both_take_the_same() {
+    let both = Both::new();
+    for good in [
+        "",
+        "limits.child_timeout = 90",
+        "limits.child_timeout = '1h30m'",
+        "budget.usd = '$2.50'",
+        "budget = { usd = 'unlimited', tokens = 'unlimited', agents = 0 }",
+        "delegation.faces = 'auto'",
+        "permissions.deny = ['shell(git push)', 'mcp__any__*', 'web_fetch(*.example.com)', 'write_file(**/*.lock)']",
+        "prices.'openai/gpt-5' = { input = 1, output = '2.5' }",
+        "mcpServers.files = { command = 'x', args = ['a'], env = { A = 'b' } }",
+        "providers.ollama.concurrency = 1",
+    ] {
+        assert_eq!(both.take(good), (true, true), "{good}");
+    }
+    for bad in [
+        "mdoel = 'x'",
+        "swarm.max_dept = 2",
+        "swarm.roles.a.toosl = []",
+        "providers.ollama.url = 'x'",
+        "model = 3",
+        "fallbacks = 'x'",
+        "swarm = 3",
+        "swarm.enabled = 'yes'",
+        "swarm.keep = 'for ever'",
+        "limits.lead_turns = -1",
+        "limits.lead_turns = 1.5",
+        "limits.lead_turns = 4294967296",
+        "limits.child_timeout = 'soon'",
+        "limits.child_timeout = '0s'",
+        "limits.child_timeout = 0",
+        "budget.usd = 'much'",
+        "budget.usd = -1",
+        "budget.tokens = 'many'",
+        "permissions.mode = 'yolo'",
+        "permissions.deny = ['shell(']",
+        "permissions.deny = ['']",
+        "permissions.deny = 'shell'",
+        "providers.ollama.kind = 'soap'",
+        "providers.ollama.concurrency = 0",
+        "prices.x.input = 1",
+        "prices.'a/b'.input = 1000001",
+        "prices.'a/b'.max_output = 0",
+        "mcpServers.files.env.A = 1",
+    ] {
+        assert_eq!(both.take(bad), (false, false), "{bad}");
+    }
+}
+
+#[test]
+fn every_key_says_what_it_is_and_defaults_are_those_in_force() {
+    fn walk(schema: &Value, path: &str, config: &Value, seen: &mut usize) {
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}/{name}");
+            assert!(property["description"].as_str().is_some_and(|text| text.len() > 5), "{path}");
+            if let Some(default) = property.get("default") {
+                assert_eq!(config.pointer(&path), Some(default), "{path}");
+                *seen += 1;
+            }
+            walk(property, &path, config, seen);
+            walk(&property["additionalProperties"], &format!("{path}/*"), config, seen);
+        }
+    }
+    let home = Home::new();
+    let config = home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json();
+    let schema = home.brigade(&["config", "schema", "--output-format", "json"]).exits(0).json();
+    let mut seen = 0;
+    walk(&schema, "", &config["config"], &mut seen);
+    assert!(seen > 20, "{seen}");
+    home.write("home/config.toml", "[broken");
+    home.brigade(&["config", "schema"]).exits(0).prints("\"additionalProperties\": false");
+}

@@ -1,0 +1,61 @@
+//! What a person permits a session for good.
+
+use super::*;
+
+fn shell(command: &str) -> Action<'_> {
+    Action { tool: "shell", kind: Kind::Other, subject: Subject::Command(command) }
+}
+
+fn exact(permissions: &Permissions, action: &Action<'_>) -> Option<String> {
+    permissions.exact_rule(action).map(|rule| rule.to_string())
+}
+
+#[test]
+fn the_rule_of_a_call_names_just_that_call() {
+    let asks = permissions(Mode::Ask, &[], &["shell"], &["shell(rm)"]);
+    let edit = |path| Action { tool: "edit_file", kind: Kind::Edit, subject: Subject::Path(path) };
+    let nothing = Action { tool: "delegate", kind: Kind::Pure, subject: Subject::Nothing };
+    let host = Action { tool: "web_fetch", kind: Kind::Other, subject: Subject::Host("example.com") };
+    let rule = |action: Action<'_>| exact(&asks, &action);
+    assert_eq!(rule(shell("cargo test --all")).as_deref(), Some("shell(cargo test --all)"));
+    assert_eq!(rule(edit("src/a[1].rs")).as_deref(), Some(r"edit_file(src/a\[1\].rs)"));
+    assert_eq!(rule(nothing).as_deref(), Some("delegate"));
+    assert_eq!(rule(host).as_deref(), Some("web_fetch(example.com)"));
+    let long = format!("echo {}", "a".repeat(2000));
+    let unsayable = [
+        "ls *", "ls $HOME", "a | b", "a && b", "a > b", "echo `b`", "X=1 make", "rm -rf /", "echo 'a", &long,
+    ];
+    for command in unsayable {
+        assert_eq!(rule(shell(command)), None, "{command}");
+    }
+}
+
+#[test]
+fn what_is_always_permitted_answers_questions_and_no_denial() {
+    let lists = permissions(Mode::Edit, &[], &["shell"], &["shell(git push)"]);
+    let check = |always: &[&str], command| lists.check_with(&rules(always), &shell(command));
+    assert!(is_ask(check(&[], "git status")));
+    assert!(is_allow(check(&["shell(git status)"], "git status")));
+    assert!(is_ask(check(&["shell(git status)"], "git status -s")));
+    assert!(is_allow(check(&["shell(git *)"], "git log")));
+    assert!(is_deny(check(&["shell(git *)"], "git push")));
+    // Whether it is a push shows only when it runs.
+    assert!(is_ask(check(&["shell"], "git $WHAT")));
+    assert!(is_deny(permissions(Mode::Plan, &[], &[], &[]).check_with(&rules(&["shell"]), &shell("ls"))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_rule_that_was_offered_covers_its_call_and_overrules_no_denial(
+        lists in some_permissions(), call in some_call(),
+    ) {
+        let action = action(&call);
+        if let Some(rule) = lists.exact_rule(&action) {
+            let (before, after) = (lists.check(&action), lists.check_with(&[rule], &action));
+            prop_assert_eq!(is_deny(before.clone()), is_deny(after.clone()));
+            prop_assert!(is_deny(before) || is_allow(after));
+        }
+    }
+}

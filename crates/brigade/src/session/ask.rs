@@ -1,0 +1,187 @@
+//! Questions to a person about calls that a rule or the mode wants to be asked about.
+//!
+//! A question is a fact, and so is its answer, which may come from any process. The session goes on with its other
+//! calls meanwhile, and so does the rest of the tree. Whoever takes a tree over asks again what was not answered.
+
+use brigade_core::delegation::Which;
+use brigade_core::event::Answer;
+use brigade_core::permission::{Action, Mode, Rule, Verdict};
+use brigade_core::state::CallProgress;
+use brigade_core::{CallId, Event, ToolOutput};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Driver, Fatal};
+use crate::clock;
+use crate::settings::Asks;
+
+/// Who answers a question that was open when the rules changed.
+const RULES: &str = "the rules";
+/// Who answers a question when there is nobody any more to ask.
+const NOBODY: &str = "nobody is there to ask";
+/// Who answers a question that waited too long.
+const CLOCK: &str = "the time limit";
+
+/// What the rules say to a call.
+pub(super) struct Judgement {
+    verdict: Verdict,
+    /// The rule by which a person could permit it for good.
+    always: Option<Rule>,
+}
+
+impl Judgement {
+    /// A call that its tool said nothing about.
+    pub(super) fn unspoken() -> Judgement {
+        let reason = "the tool did not say what it would do".to_owned();
+        Judgement { verdict: Verdict::Deny { reason }, always: None }
+    }
+}
+
+/// What becomes of a call now.
+#[derive(PartialEq, Eq)]
+pub(super) enum Leave {
+    /// It may go on.
+    Given,
+    /// A person is asked.
+    Asked,
+}
+
+impl Driver {
+    /// What the rules say to a call of this session.
+    pub(super) fn judge(&self, action: &Action<'_>) -> Judgement {
+        let permissions = &self.kit.authority.permissions;
+        let verdict = permissions.check_with(self.state.always(), action);
+        let always = match verdict {
+            Verdict::Ask { .. } => permissions.exact_rule(action),
+            Verdict::Allow | Verdict::Deny { .. } => None,
+        };
+        Judgement { verdict, always }
+    }
+
+    /// Lets a call go on, refuses it, or asks a person about it.
+    pub(super) fn allow(
+        &mut self,
+        call: CallId,
+        tool: &str,
+        arguments: impl FnOnce() -> Value,
+        judgement: Judgement,
+    ) -> Result<Leave, ToolOutput> {
+        let Some(state) = self.state.call(call) else { return Err(refusal(tool, judgement.verdict)) };
+        let (is_permitted, was_asked) = (state.is_permitted, state.progress == CallProgress::Asked);
+        match judgement.verdict {
+            Verdict::Ask { .. } if is_permitted => Ok(Leave::Given),
+            Verdict::Allow => {
+                if was_asked {
+                    self.record(Event::Answered { call, answer: Answer::Once, by: RULES.to_owned() });
+                }
+                Ok(Leave::Given)
+            }
+            Verdict::Ask { rule } if self.tree.settings().asks == Asks::Person => {
+                let what = format!("{tool} {}", arguments());
+                self.put_question(call, what, why(rule.as_ref()), judgement.always);
+                Ok(Leave::Asked)
+            }
+            verdict => {
+                if was_asked {
+                    let answer = Answer::Deny { word: None };
+                    self.record(Event::Answered { call, answer, by: NOBODY.to_owned() });
+                }
+                Err(refusal(tool, verdict))
+            }
+        }
+    }
+
+    fn put_question(&mut self, call: CallId, what: String, why: String, always: Option<Rule>) {
+        let patience = self.tree.settings().limits.question_timeout;
+        let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        let asked = self.record(Event::Asked {
+            call,
+            what: what.into(),
+            why,
+            always: always.map(|rule| rule.to_string()),
+            until: clock::now().saturating_add(millis),
+            default: unanswered(),
+        });
+        if asked {
+            // A wait that cannot be reckoned is one for ever: the deadline of the session ends it.
+            self.asking.insert(call, Instant::now().checked_add(patience));
+        }
+    }
+
+    /// When something is due: the end of the session's time, or the default answer to a question.
+    pub(super) fn alarm(&self) -> Option<Instant> {
+        self.asking.values().copied().flatten().chain(self.deadline).min()
+    }
+
+    /// Records what is due.
+    pub(super) fn ring(&mut self) {
+        let now = Instant::now();
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.record(Event::LimitReached { which: Which::Time });
+            self.deadline = None;
+        }
+        let due = |at: &Option<Instant>| at.is_some_and(|at| at <= now);
+        let late: Vec<CallId> = self.asking.iter().filter(|(_, at)| due(at)).map(|(call, _)| *call).collect();
+        for call in late {
+            self.asking.insert(call, None);
+            self.record(Event::Answered { call, answer: unanswered(), by: CLOCK.to_owned() });
+        }
+    }
+
+    /// Goes on with calls whose questions were answered; whether there were any.
+    pub(super) async fn take_up_answers(&mut self) -> Result<bool, Fatal> {
+        let is_decided = |call: &CallId| {
+            let progress = self.state.call(*call).map(|state| &state.progress);
+            !matches!(progress, Some(CallProgress::Asked))
+        };
+        let decided: Vec<CallId> = self.asking.keys().copied().filter(is_decided).collect();
+        for call in &decided {
+            self.asking.remove(call);
+            self.in_flight.remove(call);
+        }
+        let is_any = !decided.is_empty();
+        if is_any {
+            self.run_calls(decided).await?;
+        }
+        Ok(is_any)
+    }
+}
+
+/// What is answered when nobody does.
+fn unanswered() -> Answer {
+    Answer::Deny { word: Some("nobody answered in time".to_owned()) }
+}
+
+/// What the model reads when the answer was no.
+pub(super) fn denial(tool: &str, word: Option<&str>) -> ToolOutput {
+    ToolOutput::error(match word {
+        Some(word) => format!("'{tool}' was not allowed. The answer was no: {word}"),
+        None => format!("'{tool}' was not allowed: the answer was no"),
+    })
+}
+
+fn why(rule: Option<&Rule>) -> String {
+    rule.map_or_else(
+        || "this mode asks before it".to_owned(),
+        |rule| format!("the rule `{rule}` asks before it"),
+    )
+}
+
+/// What the model reads when a call is not allowed, with the setting that would allow it.
+fn refusal(tool: &str, verdict: Verdict) -> ToolOutput {
+    match verdict {
+        Verdict::Deny { reason } => ToolOutput::error(format!("'{tool}' is not allowed: {reason}")),
+        Verdict::Ask { rule } => {
+            let why = rule.map_or_else(
+                || "this mode asks before it".to_owned(),
+                |rule| format!("the rule `{rule}` in permissions.ask asks before it"),
+            );
+            ToolOutput::error(format!(
+                "'{tool}' is not allowed: {why}, and nobody can be asked here. The person can permit it with a \
+                 rule in permissions.allow that covers the whole call, or with --mode {}",
+                Mode::Auto
+            ))
+        }
+        Verdict::Allow => ToolOutput::error("allowed"),
+    }
+}

@@ -1,0 +1,58 @@
+//! A look at the file of a store, for whoever wants to know whether all is well with it.
+
+use std::path::Path;
+
+use super::{SqliteStore, schema};
+use crate::store::StoreError;
+
+/// How many places of damage are named.
+const NAMED: u32 = 3;
+
+/// What a look at the file of a store showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkup {
+    /// The number of its format; none where nothing was written yet.
+    pub format: Option<u32>,
+    /// Its size, without what is still to be moved into it.
+    pub bytes: u64,
+    /// Whether it is whole.
+    pub integrity: Integrity,
+}
+
+/// Whether a file is whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Integrity {
+    /// It is, as far as one can tell without comparing every entry.
+    Whole,
+    /// It is not, at these places.
+    Damaged(Vec<String>),
+    /// It was too large to be looked through.
+    Unknown,
+}
+
+impl SqliteStore {
+    /// Looks at a store that exists, and through it where it has at most so many bytes. Nothing is written, and nobody who
+    /// uses the store has to wait.
+    pub fn check_up(path: &Path, most_bytes: u64) -> Result<Checkup, StoreError> {
+        let place = schema::absolute(path);
+        let bytes = std::fs::metadata(&place).map_err(|error| schema::io_error(&place, &error))?.len();
+        let connection = schema::connect(&place)?;
+        let format = schema::format(&place, &connection)?;
+        let integrity =
+            if bytes > most_bytes { Integrity::Unknown } else { look_through(&place, &connection)? };
+        Ok(Checkup { format, bytes, integrity })
+    }
+}
+
+fn look_through(place: &Path, connection: &rusqlite::Connection) -> Result<Integrity, StoreError> {
+    let read = || {
+        let mut statement = connection.prepare(&format!("PRAGMA quick_check({NAMED})"))?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        rows.collect::<rusqlite::Result<Vec<String>>>()
+    };
+    let said = read().map_err(|error| schema::store_error(place, error))?;
+    match said.as_slice() {
+        [word] if word == "ok" => Ok(Integrity::Whole),
+        _ => Ok(Integrity::Damaged(said)),
+    }
+}
