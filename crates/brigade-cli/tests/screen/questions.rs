@@ -92,7 +92,7 @@ fn a_question_is_shown_whole_and_answered_with_a_word() {
         let home = Home::new();
         home.write("work/a.txt", "a");
         let mut window = Window::run(&home, size, DEEP, &DEPTH, &[("NO_COLOR", "1")]);
-        let asks = |screen: &str| screen.contains("y once") && screen.matches("done").count() == 2;
+        let asks = |screen: &str| screen.contains("y once") && screen.matches("done").count() >= 2;
         let screen = window.wait_until("asking alone", asks);
         insta::assert_snapshot!(format!("question_{name}"), screen);
         assert!(window.cursor().is_some(), "something can be typed");
@@ -137,7 +137,7 @@ fn a_question_from_depth_three_is_answered_from_a_second_terminal() {
 #[test]
 fn the_harmful_end_of_a_command_is_on_the_screen() {
     let home = Home::new();
-    let command = format!("echo safe{};touch \u{202e}harm\u{200b}\u{1b}[2K", " ".repeat(5000));
+    let command = format!("echo safe{};touch \u{202e}harm\u{200b}\u{1b}[3J", " ".repeat(5000));
     let mut window = Window::run(&home, (60, 20), &shell(&command), &[], &[("NO_COLOR", "1")]);
     let screen = window.wait_for("y once");
     insta::assert_snapshot!("question_hostile", screen);
@@ -149,7 +149,7 @@ fn the_harmful_end_of_a_command_is_on_the_screen() {
     assert!(window.text().contains("The answer was no: not like this"), "{}", window.text());
     let sent = window.sent();
     assert!(
-        !sent.contains('\u{202e}') && !sent.contains('\u{200b}') && !sent.contains("\u{1b}[2K"),
+        !sent.contains('\u{202e}') && !sent.contains('\u{200b}') && !sent.contains("\u{1b}[3J"),
         "{sent:?}"
     );
 }
