@@ -482,12 +482,51 @@ async fn cancelling_at_every_fact_leaves_no_question_open() {
 }
 
 #[tokio::test]
-async fn a_session_whose_time_is_up_does_not_wait_for_an_answer() {
-    let stage = stage(DEEP);
-    let task = Task::new("the task").timeout(Duration::from_millis(400));
-    let ending = stage.run_task(task).await;
-    assert!(ending.outcome.text.as_str().contains("time limit"), "{}", ending.outcome.text);
-    check_questions(&stage.log(&ending.session).await);
+async fn a_time_limit_at_any_moment_leaves_no_question_open() {
+    let mut hit = 0;
+    for millis in (10..400).step_by(13) {
+        let stage = stage(DEEP);
+        let ending = stage.run_task(Task::new("the task").timeout(Duration::from_millis(millis))).await;
+        let log = stage.log(&ending.session).await;
+        check_questions(&log);
+        assert!(!stage.path().join("third.txt").exists());
+        hit += usize::from(count(&log, "asked") == 1);
+    }
+    assert!(hit > 0, "no limit hit an open question");
+}
+
+#[tokio::test]
+async fn a_question_that_runs_out_at_any_moment_is_answered_once() {
+    // Sooner than the person, at about the same time, and later.
+    for millis in (1..60).step_by(4) {
+        let stage = Stage::with(DEEP, move |settings| {
+            asking(settings);
+            settings.limits.question_timeout = Duration::from_millis(millis);
+        });
+        let runtime = stage.runtime();
+        let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
+        let mut watch = prepared.watch();
+        let run = prepared.start();
+        let late = async {
+            while let Some(live) = watch.next().await {
+                let Live::Fact(record) = live else { continue };
+                let Event::Asked { call, .. } = &record.event else { continue };
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                let _ = runtime.answer(&record.session, *call, Answer::Once, "the person").await;
+            }
+        };
+        let (ending, ()) = tokio::join!(end(run), late);
+        let ending = ending.unwrap();
+        assert_eq!(ending.outcome.status, Status::Done);
+        let log = stage.log(&ending.session).await;
+        check_questions(&log);
+        // An answer that came too late stands in the log and counts for nothing: the first is what was done.
+        let first = log.iter().find_map(|record| match &record.event {
+            Event::Answered { answer, .. } => Some(answer.clone()),
+            _ => None,
+        });
+        assert_eq!(stage.path().join("third.txt").exists(), first == Some(Answer::Once), "{millis} ms");
+    }
 }
 
 /// Leaves a run whose questions nobody answers, as a process does that is killed, once so many sessions have ended.
