@@ -40,6 +40,7 @@ pub(crate) fn start(
         let mut progress = Progress::new(global, &settings.environment);
         let followed = follow::follow(&runtime, run, view, &mut progress, &mut interrupts, &hints).await?;
         finish::finish(
+            &**runtime.store(),
             followed,
             global.output_format,
             &hints,

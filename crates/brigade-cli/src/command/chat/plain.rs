@@ -68,7 +68,7 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         };
     }
     for detached in apart {
-        finish::stay(&detached, &talk.hints(), &mut interrupts).await;
+        finish::stay(&**talk.runtime.store(), &detached, &talk.hints(), &mut interrupts).await;
     }
     Ok(exit)
 }

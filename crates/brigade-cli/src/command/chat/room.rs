@@ -3,7 +3,7 @@
 mod orders;
 mod questions;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use super::screen::{Frame, Screen};
 use super::talk::{Said, Talk};
 use super::voice::{self, Voice};
 use crate::failure::{Exit, Failure};
+use crate::finish;
 use crate::keyboard::keys;
 use crate::output;
 use crate::safe;
@@ -46,6 +47,8 @@ pub(super) struct Room<'a> {
     round: Option<Round>,
     /// Sessions that were left to themselves and work on in this process, and who they are.
     apart: HashMap<SessionId, String>,
+    /// What they ask, as far as it was said.
+    told: HashSet<String>,
     questions: Questions,
     pressed: Option<Pressed>,
     notice: Option<&'static str>,
@@ -104,6 +107,7 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         voice,
         round: None,
         apart: HashMap::new(),
+        told: HashSet::new(),
         questions: Questions::default(),
         pressed: None,
         notice: None,
@@ -454,6 +458,12 @@ impl Room<'_> {
             if let Some(outcome) = state.ended() {
                 let label = self.apart.remove(&session).unwrap_or_default();
                 self.note(&voice::announced(&label, outcome));
+                continue;
+            }
+            for (name, words) in finish::asked(&*store, &session).await {
+                if self.told.insert(name) {
+                    self.note(&words);
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use brigade::{Prepared, RunError, Runtime, Store, StoreError, Workspace};
+use brigade::{Asks, Prepared, RunError, Runtime, Store, StoreError, Workspace};
 use brigade_core::delegation::Waiting;
 use brigade_core::permission::Mode;
 use brigade_core::view::Doing;
@@ -11,7 +11,7 @@ use brigade_core::{Event, Record, SessionId};
 
 use super::super::run::{begin, named_agent};
 use super::super::tell::{GLANCE, GLANCES, came_too_late, is_run};
-use crate::args::{Chat, Flags, Global};
+use crate::args::{Chat, Flags, Global, OutputFormat};
 use crate::engine;
 use crate::failure::Failure;
 use crate::finish::Hints;
@@ -61,6 +61,7 @@ impl Talk {
             Some(session) => engine::at_home(&global, &flags, &*store, session).await?,
             None => settings,
         };
+        let settings = suited(settings, &global);
         let runtime = engine::runtime(&settings, store.clone())?;
         let mut talk = Talk {
             global,
@@ -193,6 +194,7 @@ impl Talk {
     pub(super) async fn switch(&mut self, session: &SessionId) -> Result<(), Failure> {
         let flags = Flags { cwd: None, ..self.flags.clone() };
         let settings = engine::at_home(&self.global, &flags, &*self.store, session).await?;
+        let settings = suited(settings, &self.global);
         self.runtime = engine::runtime(&settings, self.store.clone())?;
         (self.settings, self.flags) = (settings, flags);
         self.load(session).await
@@ -214,6 +216,7 @@ impl Talk {
             None => Settings::for_run(&self.global, &flags)?,
         };
         engine::check_model(&settings)?;
+        let settings = suited(settings, &self.global);
         self.runtime = engine::runtime(&settings, self.store.clone())?;
         (self.settings, self.flags) = (settings, flags);
         Ok(())
@@ -229,6 +232,16 @@ impl Talk {
         self.view = Some(view);
         Ok(())
     }
+}
+
+/// Where messages are read line by line, a line cannot be an answer too: whoever wants to be asked answers from elsewhere.
+fn suited(mut settings: Settings, global: &Global) -> Settings {
+    let is_on_screen =
+        global.output_format == OutputFormat::Text && terminal::can_chat(&settings.environment);
+    if !is_on_screen && !settings.waits_for_answers {
+        settings.asks = Asks::Nobody;
+    }
+    settings
 }
 
 /// The child that is to work in the background, if this fact lends to one.
