@@ -28,7 +28,16 @@ fn share(folder: &Path, terminal: Terminal) -> f64 {
     let (pty, pts) = open().unwrap();
     pty.resize(Size::new(50, 200)).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_brigade"))
-        .args(["run", "work", "--max-agents", "2000", "--set", "swarm.max_concurrent=2000"])
+        .args([
+            "run",
+            "work",
+            "--max-agents",
+            "2000",
+            "--budget-tokens",
+            "100000000",
+            "--set",
+            "swarm.max_concurrent=2000",
+        ])
         .args(["--set", "limits.concurrency=2000", "--cwd"])
         .arg(folder)
         .arg("--model")

@@ -252,8 +252,8 @@ pub(crate) struct Flags {
     /// How agents may delegate: some of delegate, subagent, dispatch, spawn, separated by commas, or auto
     #[arg(long, value_name = "FACES")]
     pub(crate) faces: Option<String>,
-    /// What is done without asking: plan (only read), ask (the same for now, but rules can allow more), edit (also
-    /// edit files), auto (all that no rule forbids). What would ask is refused in this version
+    /// What is done without asking: plan (only read, and nothing else at all), ask (only read), edit (also edit files), auto
+    /// (all that no rule forbids or asks about). At a terminal ask, else edit, where what would ask is refused
     #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]
     pub(crate) mode: Option<Mode>,
 }

@@ -6,6 +6,7 @@
 mod listener;
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use brigade_core::event::Answer;
 use brigade_core::permission::Rule;
@@ -23,6 +24,8 @@ use crate::units;
 
 pub(crate) use listener::{Listener, Typing, Wish};
 
+/// Of a question with more lines it is said how many there are.
+const LONG: usize = 12;
 /// How many rows the answer may take.
 const ANSWER_ROWS: usize = 3;
 
@@ -55,10 +58,19 @@ pub(crate) enum Reaction {
     Leave,
 }
 
+/// What is typed within this time after a question came up was meant for something else.
+const BLINK: Duration = Duration::from_millis(400);
+
 /// The questions of a tree and what is typed about the first of them.
 #[derive(Default)]
 pub(crate) struct Dialogue {
     current: Option<Place>,
+    /// How many lines it has.
+    lines: usize,
+    /// When it came up.
+    since: Option<Instant>,
+    /// All that were shown whole.
+    shown: HashSet<Place>,
     /// Answered here, and not heard of yet.
     answered: HashSet<Place>,
     editor: Editor,
@@ -88,8 +100,22 @@ impl Dialogue {
 
     fn bring_up(&mut self, next: Option<Place>, tree: &Tree, columns: usize) -> Option<Vec<String>> {
         self.editor.take();
+        self.since = Some(Instant::now());
+        self.shown.extend(next.clone());
         self.current = next;
-        self.question(tree).map(|open| question::lines(open, tree, columns))
+        let lines = self.question(tree).map(|open| question::lines(open, tree, columns));
+        self.lines = lines.as_ref().map_or(0, Vec::len);
+        lines
+    }
+
+    /// Whether a question came up just now.
+    fn is_new(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() < BLINK)
+    }
+
+    /// An answer could not be given: the question comes up again.
+    pub(crate) fn failed(&mut self, given: &Given) {
+        self.answered.remove(&(given.session.clone(), given.call));
     }
 
     /// The question that is put to the person now.
@@ -115,22 +141,24 @@ impl Dialogue {
     /// Takes a key.
     pub(crate) fn key(&mut self, key: Key, tree: &Tree) -> Reaction {
         match key {
+            Key::Interrupt if self.editor.is_empty() => return Reaction::Interrupt,
+            _ if self.is_new() => {}
             Key::Edit(edit) => self.editor.apply(edit),
             Key::DeleteOrLeave => self.editor.apply(Edit::Delete),
-            Key::Enter => {
+            // A terminal that was stopped meanwhile sends Enter as the other.
+            Key::Enter | Key::NewLine => {
                 let line = self.editor.take();
                 return self.line(&line, tree);
             }
             Key::Complete => {
                 return self.next(tree).map_or(Reaction::Nothing, |lines| Reaction::Say(lines.join("\n")));
             }
-            Key::Interrupt if self.editor.is_empty() => return Reaction::Interrupt,
             Key::Interrupt => drop(self.editor.take()),
             Key::Escape => {
                 self.editor.take();
                 return Reaction::Leave;
             }
-            Key::Up | Key::Down | Key::NewLine | Key::Redraw => {}
+            Key::Up | Key::Down | Key::Redraw => {}
         }
         Reaction::Nothing
     }
@@ -143,7 +171,7 @@ impl Dialogue {
     /// Takes a whole line.
     pub(crate) fn line(&mut self, line: &str, tree: &Tree) -> Reaction {
         let Some(current) = self.question(tree) else { return Reaction::Nothing };
-        if line.trim().is_empty() {
+        if line.trim().is_empty() || self.is_new() {
             return Reaction::Nothing;
         }
         let (answer, scope) = match answer(line, current.always.as_deref()) {
@@ -151,6 +179,9 @@ impl Dialogue {
             Err(words) => return Reaction::Say(words),
         };
         let asked: Vec<Place> = match (&scope, &answer) {
+            (Scope::All, Answer::Once) if let Some(words) = self.show_rest(tree) => {
+                return Reaction::Say(words);
+            }
             (Scope::All, _) => self.open(tree).map(place).collect(),
             // What was permitted for good is not asked about again.
             (Scope::One, Answer::Always(rule)) => {
@@ -171,6 +202,22 @@ impl Dialogue {
         Reaction::Answers(given)
     }
 
+    /// Nobody says yes to what they have not seen: shows what was not shown yet, if there is anything.
+    fn show_rest(&mut self, tree: &Tree) -> Option<String> {
+        let columns = terminal::size().0;
+        let unseen: Vec<&Question> =
+            self.open(tree).filter(|open| !self.shown.contains(&place(open))).collect();
+        if unseen.is_empty() {
+            return None;
+        }
+        self.shown.extend(unseen.iter().map(|open| place(open)));
+        self.since = Some(Instant::now());
+        let mut lines: Vec<String> =
+            unseen.iter().flat_map(|open| question::lines(open, tree, columns)).collect();
+        lines.push("These are all that are open. To allow all of them, type y all again.".to_owned());
+        Some(lines.join("\n"))
+    }
+
     /// What stands beneath the tree while a question is open.
     pub(crate) fn footer(&self, tree: &Tree, colour: Colour, columns: usize) -> Option<Footer> {
         let open = self.question(tree)?;
@@ -188,15 +235,22 @@ impl Dialogue {
 
     fn headline(&self, open: &Question, tree: &Tree, count: usize) -> String {
         let left = units::elapsed(open.until.saturating_sub(clock::now()));
+        let long = match self.lines {
+            0..=LONG => String::new(),
+            lines => format!(", {lines} lines above"),
+        };
         let others = if count > 1 { format!(", {} more wait", count - 1) } else { String::new() };
         let who = question::lineage(open, tree);
-        format!("? {who}: {} (no in {left}{others})", safe::line(open.tool()))
+        format!("? {who}: {} (no in {left}{long}{others})", safe::line(open.tool()))
     }
 }
 
 /// What can be answered.
 pub(crate) fn choices(open: &Question, count: usize, columns: usize) -> Vec<String> {
-    let always = open.always.as_ref().map(|rule| format!("a always: {}", safe::line(rule)));
+    let always = open.always.as_ref().map(|rule| {
+        let every = if rule == open.tool() { " (every call of it)" } else { "" };
+        format!("a always: {}{every}", safe::line(rule))
+    });
     let several = if count > 1 { &["y all, n all", "Tab next"][..] } else { &[] };
     let words = ["y once"].into_iter().chain(always.as_deref()).chain(["n no", "n WORDS no, because"]);
     filled(words.chain(several.iter().copied()), "   ", columns)
@@ -296,19 +350,67 @@ mod tests {
         }
     }
 
+    /// Looks, and waits until what is typed counts.
+    fn look(dialogue: &mut Dialogue, tree: &Tree) -> Option<Vec<String>> {
+        let lines = dialogue.look(tree, 80);
+        dialogue.since = None;
+        lines
+    }
+
+    #[test]
+    fn what_was_typed_before_a_question_came_up_is_no_answer() {
+        let one = SessionId::root(1);
+        let tree = tree(&[(&one, 0)]);
+        let mut dialogue = Dialogue::default();
+        dialogue.look(&tree, 80);
+        assert_eq!(dialogue.key(Key::Edit(Edit::Insert("y".to_owned())), &tree), Reaction::Nothing);
+        assert_eq!(dialogue.key(Key::Enter, &tree), Reaction::Nothing);
+        assert_eq!(dialogue.line("y", &tree), Reaction::Nothing);
+        assert_eq!(dialogue.key(Key::Interrupt, &tree), Reaction::Interrupt);
+        dialogue.since = None;
+        assert_eq!(dialogue.key(Key::Enter, &tree), Reaction::Nothing, "nothing of it is left");
+        assert_eq!(indexes(dialogue.line("y", &tree)), [0]);
+    }
+
+    #[test]
+    fn yes_to_all_is_yes_to_what_was_shown() {
+        let one = SessionId::root(1);
+        let two = tree(&[(&one, 0), (&one, 1)]);
+        let mut dialogue = Dialogue::default();
+        look(&mut dialogue, &two);
+        let Reaction::Say(words) = dialogue.line("y all", &two) else { panic!("not shown yet") };
+        assert!(words.contains("make") && words.contains("type y all again"), "{words}");
+        dialogue.since = None;
+        // One more came while that was typed.
+        let three = tree(&[(&one, 0), (&one, 1), (&one, 2)]);
+        look(&mut dialogue, &three);
+        assert!(matches!(dialogue.line("y all", &three), Reaction::Say(_)));
+        dialogue.since = None;
+        assert_eq!(indexes(dialogue.line("y all", &three)), [0, 1, 2]);
+        // No needs no second look, and an answer that was not given is asked for again.
+        let mut dialogue = Dialogue::default();
+        look(&mut dialogue, &three);
+        let Reaction::Answers(given) = dialogue.line("n all", &three) else { panic!("no is no") };
+        assert_eq!(given.len(), 3);
+        dialogue.failed(&given[1]);
+        assert!(look(&mut dialogue, &three).is_some());
+        assert_eq!(indexes(dialogue.line("n", &three)), [1]);
+    }
+
     #[test]
     fn questions_come_up_one_after_the_other() {
         let one = SessionId::root(1);
         let tree = tree(&[(&one, 0), (&one, 1), (&one, 2)]);
         let mut dialogue = Dialogue::default();
-        assert!(dialogue.look(&tree, 80).is_some());
-        assert_eq!(dialogue.look(&tree, 80), None);
+        assert!(look(&mut dialogue, &tree).is_some());
+        assert_eq!(look(&mut dialogue, &tree), None);
         assert!(matches!(dialogue.key(Key::Complete, &tree), Reaction::Say(_)));
+        dialogue.since = None;
         assert_eq!(indexes(dialogue.line("y", &tree)), [1]);
         // The answer is under way: the next one comes up, and none of them twice.
-        assert!(dialogue.look(&tree, 80).is_some());
+        assert!(look(&mut dialogue, &tree).is_some());
         assert_eq!(indexes(dialogue.line("n all", &tree)), [0, 2]);
-        assert_eq!(dialogue.look(&tree, 80), None);
+        assert_eq!(look(&mut dialogue, &tree), None);
         assert!(!dialogue.is_open());
     }
 
@@ -317,7 +419,7 @@ mod tests {
         let (one, other) = (SessionId::root(1), SessionId::root(2));
         let tree = tree(&[(&one, 0), (&other, 1), (&one, 2)]);
         let mut dialogue = Dialogue::default();
-        dialogue.look(&tree, 80);
+        look(&mut dialogue, &tree);
         let mut answered = indexes(dialogue.line("a", &tree));
         answered.sort_unstable();
         assert_eq!(answered, [0, 2]);
@@ -328,7 +430,7 @@ mod tests {
         let one = SessionId::root(1);
         let tree = tree(&[(&one, 0)]);
         let mut dialogue = Dialogue::default();
-        dialogue.look(&tree, 80);
+        look(&mut dialogue, &tree);
         assert_eq!(dialogue.line("  ", &tree), Reaction::Nothing);
         assert!(matches!(dialogue.line("what?", &tree), Reaction::Say(_)));
         assert!(dialogue.is_open());
@@ -340,7 +442,7 @@ mod tests {
         };
         let mut records = vec![asked(&one, 0, 1)];
         records.push(Record { session: one.clone(), seq: 2, pos: 2, at: 0, v: 1, event: answered });
-        dialogue.look(&Tree::fold(&records), 80);
+        look(&mut dialogue, &Tree::fold(&records));
         assert!(!dialogue.is_open());
     }
 }

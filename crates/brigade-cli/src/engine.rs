@@ -13,7 +13,7 @@ use brigade::tool::{Memory, ShellSettings, WebSearch, memory};
 use brigade::{Model, Models, More, Runtime, Store, Tool, Toolbox, Workspace};
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::permission::Permissions;
-use brigade_core::{Authority, Event, SessionId};
+use brigade_core::{Agent, Authority, Event, SessionId};
 use brigade_sandbox::GuardCommand;
 
 use crate::args::{Flags, Global};
@@ -60,17 +60,26 @@ pub(crate) async fn recorded_folder(
     store: &dyn Store,
     session: &SessionId,
 ) -> Result<Option<PathBuf>, Failure> {
-    let (records, _) = store.read_prefix(session).await?;
-    let grant = records.iter().rev().find_map(|record| match &record.event {
-        Event::Started { grant, .. } => Some(*grant),
-        _ => None,
-    });
-    let Some(grant) = grant else { return Ok(None) };
-    let body = store.blob(grant.authority).await?;
-    let authority = body.and_then(|body| serde_json::from_str::<Authority>(&body).ok());
+    let authority = recorded(store, session).await?.and_then(|(authority, _)| authority);
     Ok(authority
         .map(|authority| PathBuf::from(authority.workspace))
         .filter(|folder| !folder.as_os_str().is_empty()))
+}
+
+/// What the session's last round was allowed, and who it was, as far as that can be read.
+pub(crate) async fn recorded(
+    store: &dyn Store,
+    session: &SessionId,
+) -> Result<Option<(Option<Authority>, Option<Agent>)>, Failure> {
+    let (records, _) = store.read_prefix(session).await?;
+    let last = records.iter().rev().find_map(|record| match &record.event {
+        Event::Started { grant, agent, .. } => Some((grant.authority, *agent)),
+        _ => None,
+    });
+    let Some((authority, agent)) = last else { return Ok(None) };
+    let authority = store.blob(authority).await?.and_then(|body| serde_json::from_str(&body).ok());
+    let agent = store.blob(agent).await?.and_then(|body| serde_json::from_str(&body).ok());
+    Ok(Some((authority, agent)))
 }
 
 /// A runtime over the store.

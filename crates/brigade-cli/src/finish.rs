@@ -1,10 +1,11 @@
 //! What is printed at the end of a run: the result, what it cost, and how to go on.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use brigade::{Detached, RunError};
+use brigade::{Detached, RunError, Store};
 use brigade_core::delegation::Which;
-use brigade_core::view::Node;
+use brigade_core::view::{Node, Question, Tree};
 use brigade_core::{Limit, SessionId, Status};
 
 use crate::args::{Flags, Global, OutputFormat};
@@ -16,6 +17,9 @@ use crate::report::Report;
 use crate::safe;
 use crate::terminal::{self, Colour};
 use crate::units;
+
+/// How often it is looked what sessions ask that were left to themselves.
+const GLANCE: Duration = Duration::from_secs(1);
 
 /// The flags that a command has to be typed with again to mean the same place.
 #[derive(Debug, Clone, Default)]
@@ -31,9 +35,7 @@ impl Hints {
         let mut hints = Hints { timeout: flags.timeout, ..Hints::default() };
         let add =
             |text: &mut String, flag: &str, value: &str| text.push_str(&format!(" {flag} {}", quoted(value)));
-        if let Some(store) = &global.store {
-            add(&mut hints.store, "--store", &store.display().to_string());
-        }
+        hints.store = store_flag(global);
         for setting in &global.set {
             add(&mut hints.run, "--set", setting);
         }
@@ -65,6 +67,14 @@ impl Hints {
     }
 }
 
+/// The flag that names the same store again.
+pub(crate) fn store_flag(global: &Global) -> String {
+    global
+        .store
+        .as_ref()
+        .map_or_else(String::new, |store| format!(" --store {}", quoted(&store.display().to_string())))
+}
+
 /// A word as a shell reads it.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
@@ -77,6 +87,7 @@ pub(crate) fn quoted(word: &str) -> String {
 /// Prints the end of a run, and stays while sessions that it left to themselves go on in this process. Ctrl-C leaves
 /// them too: they can be resumed.
 pub(crate) async fn finish(
+    store: &dyn Store,
     followed: Followed,
     format: OutputFormat,
     hints: &Hints,
@@ -86,13 +97,13 @@ pub(crate) async fn finish(
     let detached = followed.ending.as_ref().ok().map(|ending| ending.detached.clone());
     let exit = print(followed, format, hints, colour)?;
     if let Some(detached) = detached {
-        stay(&detached, hints, interrupts).await;
+        stay(store, &detached, hints, interrupts).await;
     }
     Ok(exit)
 }
 
 /// Stays while sessions that were left to themselves go on in this process.
-pub(crate) async fn stay(detached: &Detached, hints: &Hints, interrupts: &mut Interrupts) {
+pub(crate) async fn stay(store: &dyn Store, detached: &Detached, hints: &Hints, interrupts: &mut Interrupts) {
     if detached.sessions().is_empty() {
         return;
     }
@@ -102,10 +113,32 @@ pub(crate) async fn stay(detached: &Detached, hints: &Hints, interrupts: &mut In
             hints.resume(session)
         ));
     }
-    tokio::select! {
-        () = detached.ended() => {}
-        () = interrupts.next() => {}
+    let mut told = HashSet::new();
+    loop {
+        tokio::select! {
+            () = detached.ended() => return,
+            () = interrupts.next() => return,
+            () = tokio::time::sleep(GLANCE) => {}
+        }
+        for session in detached.sessions() {
+            for (name, words) in asked(store, session).await {
+                if told.insert(name) {
+                    output::note(&words);
+                }
+            }
+        }
     }
+}
+
+/// What a session that was left to itself asks: the name of each question, and how to answer it.
+pub(crate) async fn asked(store: &dyn Store, session: &SessionId) -> Vec<(String, String)> {
+    let records = store.tail(session, 0, usize::MAX).await.unwrap_or_default();
+    let tree = Tree::fold(&records);
+    let tell = |open: &Question| {
+        let lines = render::question::lines(open, &tree, terminal::room());
+        (open.name(), format!("{}\nTo answer: brigade answer {}", lines.join("\n"), open.name()))
+    };
+    tree.questions().map(tell).collect()
 }
 
 fn print(followed: Followed, format: OutputFormat, hints: &Hints, colour: Colour) -> Result<Exit, Failure> {

@@ -269,6 +269,7 @@ pub(crate) async fn follow(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut asked = Asked::NotYet;
     let mut listener = progress.listener(runtime.settings().asks);
+    listener.look(&view, progress)?;
     let ending = loop {
         let wish = tokio::select! {
             biased;

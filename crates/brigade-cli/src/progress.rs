@@ -11,6 +11,7 @@ use brigade_core::{Event, Record};
 use crate::args::{Global, OutputFormat};
 use crate::dialogue::{Listener, Typing};
 use crate::failure::Failure;
+use crate::finish::store_flag;
 use crate::follow::View;
 use crate::output;
 use crate::safe;
@@ -41,7 +42,7 @@ impl Progress {
         if terminal::shows_progress(environment) && !global.verbose {
             return Progress::Tree(live::LiveTree::new(terminal::colour(environment)));
         }
-        Progress::Lines(lines::Lines::new(detail))
+        Progress::Lines(lines::Lines::new(detail, store_flag(global)))
     }
 
     /// What an earlier runner of the tree has written.

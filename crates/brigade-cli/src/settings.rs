@@ -79,6 +79,8 @@ pub(crate) struct Settings {
     pub(crate) permissions: Permissions,
     /// Who is asked about calls.
     pub(crate) asks: Asks,
+    /// Whether questions wait for answers from elsewhere.
+    pub(crate) waits_for_answers: bool,
     /// How the network is read.
     pub(crate) web: Web,
     /// The folder that tools work in.
@@ -224,6 +226,7 @@ impl Settings {
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
             budget: raw.budget.resolve()?,
             asks: raw.permissions.questions.resolve(),
+            waits_for_answers: raw.permissions.questions == Questions::Wait,
             permissions: raw.permissions.resolve(),
             web: raw.web.resolve()?,
             folder: folder(&environment, flags),

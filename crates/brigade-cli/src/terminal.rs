@@ -49,6 +49,11 @@ pub(crate) fn can_chat(environment: &Environment) -> bool {
     types_input() && reads_results() && shows_progress(environment)
 }
 
+/// Throws away what was typed and not read yet. Where that cannot be done, there is no terminal.
+pub(crate) fn forget_typed() {
+    let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
+}
+
 /// Columns and rows of standard error, asked anew each time because windows change.
 pub(crate) fn size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {

@@ -215,7 +215,8 @@ impl Permissions {
     }
 
     /// The rule by which a person can permit this very call for good. None where no rule says just this: a command
-    /// line of several parts or with expansions, or a call that a `deny` rule may be about.
+    /// line of several parts or with expansions, a folder, or a call that a `deny` rule may be about. Of a tool whose calls
+    /// have neither path, command nor host, it is every call.
     pub fn exact_rule(&self, action: &Action<'_>) -> Option<Rule> {
         let target = Target::of(action.subject);
         if self.deny.iter().any(|rule| binds(rule, action, &target) != Match::No) {
@@ -223,7 +224,7 @@ impl Permissions {
         }
         let text = match action.subject {
             Subject::Nothing => action.tool.to_owned(),
-            Subject::Path(path) => format!("{}({})", action.tool, path::literal(path)),
+            Subject::Path(path) => format!("{}({})", action.tool, path::literal(path)?),
             Subject::Command(text) | Subject::Host(text) => format!("{}({text})", action.tool),
         };
         let rule: Rule = text.parse().ok()?;

@@ -24,6 +24,7 @@ mod abilities;
 mod error;
 mod guard;
 mod job;
+mod lineage;
 #[expect(
     unsafe_code,
     reason = "signal dispositions, the steps between fork and exec and the version of Landlock have no safe interface"
@@ -39,5 +40,6 @@ pub use abilities::{Abilities, Cgroups, Namespaces};
 pub use error::GuardError;
 pub use guard::guard_main;
 pub use job::{End, Finished, GuardCommand, Job, ResourceLimits};
+pub use lineage::runs_under;
 pub use runner::run;
 pub use stale::end_stale;

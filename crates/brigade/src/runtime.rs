@@ -10,7 +10,7 @@ use brigade_core::event::{Answer, Speaker};
 use brigade_core::faces::delegate::Keep;
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE, settle_model};
 use brigade_core::grant::{Access, Authority, Grant};
-use brigade_core::permission::Rule;
+use brigade_core::permission::{Rule, RuleError};
 use brigade_core::state::{CallProgress, Round};
 use brigade_core::{Agent, CallId, Delegation, Event, Face, Limit, Record, SessionId, State, Status};
 use tokio::task::JoinHandle;
@@ -320,12 +320,18 @@ impl Runtime {
         answer: Answer,
         by: &str,
     ) -> Result<(), RunError> {
-        if let Answer::Always(rule) = &answer {
-            rule.parse::<Rule>().map_err(|error| RunError::Rule(error.to_string()))?;
-        }
         let state = fold(session, &self.core.store.read(session, 0).await?);
         if state.call(call).is_none_or(|state| state.progress != CallProgress::Asked) || !state.is_running() {
             return Err(RunError::NotAsked { session: session.clone(), call });
+        }
+        if let Answer::Always(rule) = &answer {
+            let rule: Rule = rule.parse().map_err(|error: RuleError| RunError::Rule(error.to_string()))?;
+            let tool = state.tool_call(call).map_or("", |call| call.name.as_str());
+            if !rule.names(tool) {
+                return Err(RunError::Rule(format!(
+                    "`{rule}` is no rule for {tool}, which is what is asked about"
+                )));
+            }
         }
         self.outside_word(session, Event::Answered { call, answer, by: by.to_owned() }).await
     }

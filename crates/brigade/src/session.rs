@@ -365,10 +365,19 @@ impl Driver {
         for record in records.into_iter().skip(known) {
             self.tree.watchers.send(Live::Fact(Arc::new(record)));
         }
+        let mut overruled = HashSet::new();
         for event in unwritten {
-            // A model call was priced for another request: it is thought about again.
-            if !matches!(event, Event::Called { .. }) {
-                self.record(event);
+            match event {
+                // A model call was priced for another request: it is thought about again.
+                Event::Called { .. } => {}
+                // Somebody answered before the time limit did, and the call goes on as they said.
+                Event::ToolEnded { call, .. } if overruled.contains(&call) => {}
+                Event::Answered { call, .. } if !self.state.admits(&event) => {
+                    overruled.insert(call);
+                }
+                event => {
+                    self.record(event);
+                }
             }
         }
         Ok(())

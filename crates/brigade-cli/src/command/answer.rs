@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use brigade::{Runtime, Store};
+use brigade::{RunError, Runtime, Store};
 use brigade_core::view::{Question, Tree};
 use brigade_core::{CallId, SessionId};
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use crate::clock;
 use crate::dialogue::{self, Scope};
 use crate::engine;
 use crate::failure::{Exit, Failure};
+use crate::finish::store_flag;
 use crate::named;
 use crate::output;
 use crate::render::question;
@@ -29,6 +30,11 @@ struct Wanted {
 
 /// Runs it.
 pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, Failure> {
+    if brigade_sandbox::runs_under(crate::GUARD) {
+        return Err(Failure::usage(
+            "an agent runs this command, and what is asked is for a person to answer",
+        ));
+    }
     let mut settings = Settings::of_the_person(global)?;
     engine::many_threads()?.block_on(async {
         let store = engine::store(&settings)?;
@@ -99,19 +105,28 @@ async fn give(
             names.join("\n")
         )));
     }
+    let mut answered = Vec::new();
     for open in open {
-        runtime.answer(&open.session, open.call, given.clone(), "the person").await?;
+        match runtime.answer(&open.session, open.call, given.clone(), "the person").await {
+            Ok(()) => answered.push(open.name()),
+            // Somebody else was faster with one of several.
+            Err(error @ RunError::NotAsked { .. }) if !rest.is_empty() => {
+                output::note(&error.to_string());
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        }
         if global.output_format == OutputFormat::Text {
             output::note(&format!("{} is answered", open.name()));
         }
     }
     if global.output_format != OutputFormat::Text {
-        let names: Vec<String> = open.iter().map(|open| open.name()).collect();
-        output::json(&json!({ "type": "answered", "questions": names, "answer": given }))?;
+        output::json(&json!({ "type": "answered", "questions": answered, "answer": given }))?;
     }
     let root = first.session.root_id();
     if !is_run(&**runtime.store(), &root).await? {
-        output::note(&format!("Nobody runs {root} now; it counts from: brigade resume {root}"));
+        let store = store_flag(global);
+        output::note(&format!("Nobody runs {root} now; it counts from: brigade resume {root}{store}"));
     }
     Ok(Exit::Done)
 }
@@ -166,9 +181,10 @@ fn list(global: &Global, tree: &Tree, open: &[&Question], answer: &Answer) -> Re
     for open in open {
         let left = units::elapsed(open.until.saturating_sub(clock::now()));
         output::text(&format!(
-            "{}\n  brigade answer {} yes|always|no [WORDS]   (no in {left})",
+            "{}\n  brigade answer {}{} yes|always|no [WORDS]   (no in {left})",
             question::lines(open, tree, terminal::room_for_results()).join("\n"),
-            open.name()
+            open.name(),
+            store_flag(global)
         ))?;
     }
     Ok(Exit::Done)

@@ -65,5 +65,7 @@ pub(crate) async fn go_on(
     drop(records);
     let followed = follow::follow(runtime, run, view, &mut progress, &mut interrupts, &hints).await?;
     let colour = terminal::colour(&settings.environment);
-    finish::finish(followed, global.output_format, &hints, colour, &mut interrupts).await.map(GoneOn::Ended)
+    finish::finish(&**runtime.store(), followed, global.output_format, &hints, colour, &mut interrupts)
+        .await
+        .map(GoneOn::Ended)
 }

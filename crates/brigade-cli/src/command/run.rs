@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use brigade::agents::LoadError;
-use brigade::{Catalogue, Run, RunError, Runtime, Task};
+use brigade::{Catalogue, Prepared, RunError, Runtime, Task};
 use brigade_core::Agent;
 
 use crate::args::{self, Flags, Global};
@@ -35,11 +35,12 @@ pub(crate) fn start(
     engine::many_threads()?.block_on(async {
         let mut interrupts = Interrupts::listen()?;
         let runtime = engine::runtime(settings, engine::store(settings)?)?;
-        let run = begin(&runtime, settings, flags, text).await?;
+        let run = begin(&runtime, settings, flags, text).await?.start();
         let view = View::new(run.session().clone());
         let mut progress = Progress::new(global, &settings.environment);
         let followed = follow::follow(&runtime, run, view, &mut progress, &mut interrupts, &hints).await?;
         finish::finish(
+            &**runtime.store(),
             followed,
             global.output_format,
             &hints,
@@ -50,13 +51,13 @@ pub(crate) fn start(
     })
 }
 
-/// Starts a session with a task.
+/// Makes a session with a task ready to start.
 pub(super) async fn begin(
     runtime: &Runtime,
     settings: &Settings,
     flags: &Flags,
     text: &str,
-) -> Result<Run, Failure> {
+) -> Result<Prepared, Failure> {
     let mut task = Task::new(text);
     let agent = named_agent(settings, &runtime.settings().agents)?;
     let has_model = agent.as_ref().is_some_and(|agent| agent.model.is_some() || agent.provider.is_some());
@@ -69,7 +70,7 @@ pub(super) async fn begin(
     if let Some(timeout) = flags.timeout {
         task = task.timeout(timeout);
     }
-    runtime.start(task).await.map_err(|error| match error {
+    runtime.prepare(task).await.map_err(|error| match error {
         RunError::Setup(_) => {
             // An agent of a file may have a model of its own.
             let model = settings.model.as_deref().filter(|_| settings.agent == LEAD).unwrap_or_default();

@@ -83,6 +83,7 @@ impl Listener {
             return Ok(());
         }
         if let Some(lines) = self.dialogue.look(&view.tree, terminal::size().0) {
+            self.forget_typed();
             progress.say(view, &lines.join("\n"));
             if self.typing == Typing::Lines {
                 self.prompt(view);
@@ -141,8 +142,13 @@ impl Listener {
             Typed::Line(line) => self.dialogue.line(&line, &view.tree),
             Typed::Gone => {
                 self.typing = Typing::Nobody;
-                self.close();
-                Reaction::Nothing
+                self.dialogue = Dialogue::default();
+                self.lines = None;
+                self.keys = None;
+                progress.set_footer(None);
+                progress
+                    .say(view, "Nobody can type here any more; questions are answered with brigade answer.");
+                return Ok(Wish::GoOn);
             }
         };
         match reaction {
@@ -151,9 +157,10 @@ impl Listener {
             Reaction::Say(words) => progress.say(view, &words),
             Reaction::Answers(given) => {
                 for given in given {
-                    let answered =
-                        runtime.answer(&given.session, given.call, given.answer, "the person").await;
+                    let answer = given.answer.clone();
+                    let answered = runtime.answer(&given.session, given.call, answer, "the person").await;
                     if let Err(error) = answered {
+                        self.dialogue.failed(&given);
                         progress.say(view, &error.to_string());
                     }
                 }
@@ -162,6 +169,14 @@ impl Listener {
         self.look(view, progress)?;
         progress.tick(view);
         Ok(Wish::GoOn)
+    }
+
+    /// What was typed before a question came up was not meant for it.
+    fn forget_typed(&mut self) {
+        terminal::forget_typed();
+        while let Some(lines) = &mut self.lines
+            && lines.try_recv().is_ok()
+        {}
     }
 
     /// Gives the terminal back.

@@ -12,6 +12,9 @@ const END: &str = "\u{1b}[?2026l";
 const HIDE_CURSOR: &str = "\u{1b}[?25l";
 const SHOW_CURSOR: &str = "\u{1b}[?25h";
 const CLEAR_BELOW: &str = "\u{1b}[J";
+/// Clears from the beginning of a line on. In the first corner of the window some terminals keep what is cleared at once
+/// as if it had scrolled away, so the line is cleared first and then all below it.
+const CLEAR_FROM_HERE: &str = "\u{1b}7\u{1b}[2K\u{1b}[B\u{1b}[J\u{1b}8";
 const CLEAR_TO_END_OF_LINE: &str = "\u{1b}[K";
 /// Lines are cut at the edge while a frame is written: the window may have become narrower since it was laid out.
 const CUT_LINES: &str = "\u{1b}[?7l";
@@ -67,7 +70,7 @@ impl Canvas {
         }
         let mut frame = format!("{BEGIN}{}", self.home(size));
         if self.drawn.as_ref().is_none_or(|drawn| drawn.size != size) {
-            frame.push_str(CLEAR_BELOW);
+            frame.push_str(CLEAR_FROM_HERE);
         }
         self.add(lines, cursor, size, &mut frame);
         frame + END
@@ -81,7 +84,7 @@ impl Canvas {
         cursor: Option<(usize, usize)>,
         size: Size,
     ) -> String {
-        let mut frame = format!("{BEGIN}{}{CLEAR_BELOW}", self.home(size));
+        let mut frame = format!("{BEGIN}{}{CLEAR_FROM_HERE}", self.home(size));
         frame.push_str(&text.replace('\n', "\r\n"));
         frame.push_str("\r\n");
         self.add(lines, cursor, size, &mut frame);
@@ -95,7 +98,7 @@ impl Canvas {
         }
         let home = self.home(size);
         self.drawn = None;
-        format!("{BEGIN}{home}{CLEAR_BELOW}{SHOW_CURSOR}{END}")
+        format!("{BEGIN}{home}{CLEAR_FROM_HERE}{SHOW_CURSOR}{END}")
     }
 
     /// Hides the cursor and moves it to the first line. A window that became narrower has broken lines above it in two.

@@ -25,6 +25,7 @@ pub(crate) enum Detail {
 /// Writes a line for what matters.
 pub(crate) struct Lines {
     detail: Detail,
+    store: String,
     /// When it was last said that somebody waits: a hundred agents wait for the same thing.
     waited: Option<Instant>,
 }
@@ -33,8 +34,9 @@ pub(crate) struct Lines {
 const WAIT_NEWS: Duration = Duration::from_secs(10);
 
 impl Lines {
-    pub(super) fn new(detail: Detail) -> Lines {
-        Lines { detail, waited: None }
+    /// `store` is the flag that names the same store again.
+    pub(super) fn new(detail: Detail, store: String) -> Lines {
+        Lines { detail, store, waited: None }
     }
 
     pub(super) fn see(&mut self, live: &Live, view: &View) {
@@ -70,7 +72,8 @@ impl Lines {
                 let question = view.tree.question(&record.session).filter(|open| open.call == *call)?;
                 let who = question::lineage(question, &view.tree);
                 let what = safe::line(question.what.as_str());
-                Some(format!("{who} asks: {what} (brigade answer {} yes|no)", question.name()))
+                let (name, store) = (question.name(), &self.store);
+                Some(format!("{who} asks: {what} (brigade answer {name}{store} yes|no)"))
             }
             Event::Answered { answer, by, .. } => {
                 let answer = match answer {

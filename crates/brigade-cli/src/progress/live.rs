@@ -133,7 +133,8 @@ impl LiveTree {
         columns: &Columns,
         width: usize,
     ) -> Line {
-        let prefix = shortened(prefix, columns.name / 2);
+        let beside_name = columns.name.saturating_sub(render::width(name));
+        let prefix = shortened(prefix, beside_name.max(columns.name / 2));
         let name_width = columns.name.saturating_sub(render::width(&prefix));
         let name = pad(&fit(name, name_width), name_width);
         let before = columns.name + 1 + if numbers.is_empty() { 0 } else { numbers.len() + 2 };

@@ -18,6 +18,8 @@ const MOST_EMPTY_LINES: usize = 3;
 const LEAST_ROOM: usize = 16;
 /// Stands before every line of a call, so that none of them looks like the words of somebody else.
 const MARGIN: &str = "  │ ";
+/// Stands before the rest of a line that was too long.
+const CONTINUED: &str = "  ┆ ";
 
 /// Who asks: all agents on the way to it, from the top.
 pub(crate) fn lineage(question: &Question, tree: &Tree) -> String {
@@ -36,7 +38,9 @@ pub(crate) fn lines(question: &Question, tree: &Tree, columns: usize) -> Vec<Str
     let mut lines = filled(head.split(' '), " ", columns);
     let room = columns.saturating_sub(MARGIN.width()).max(LEAST_ROOM);
     for line in call(question.arguments()) {
-        lines.extend(broken(&line, room).into_iter().map(|part| format!("{MARGIN}{part}")));
+        for (number, part) in broken(&line, room).into_iter().enumerate() {
+            lines.push(format!("{}{part}", if number == 0 { MARGIN } else { CONTINUED }));
+        }
     }
     lines
 }
@@ -122,12 +126,24 @@ fn counted(line: &str) -> String {
             many => shown.push_str(&format!("⟨{many} spaces⟩")),
         }
         match letter {
-            Some(letter) if letter.is_whitespace() => shown.extend(letter.escape_unicode()),
+            Some(letter) if is_unseen(letter) => shown.extend(letter.escape_unicode()),
             Some(letter) => shown.push(letter),
             None => {}
         }
     }
     safe::lines(&shown).into_owned()
+}
+
+/// Whether a character leaves no mark, or changes those beside it, and is not a plain blank.
+fn is_unseen(letter: char) -> bool {
+    letter.is_whitespace()
+        || letter.width() == Some(0)
+        || matches!(letter,
+            '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{fff0}'..='\u{fff8}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{e0100}'..='\u{e01ef}')
 }
 
 #[cfg(test)]
@@ -144,6 +160,7 @@ mod tests {
             call(&serde_json::json!({ "command": command }).to_string()),
             ["ls", "⟨399 empty lines⟩", "rm -rf ~"]
         );
+        assert_eq!(counted("a\u{2800}\u{301}\u{fe0f}\u{3164}b"), r"a\u{2800}\u{301}\u{fe0f}\u{3164}b");
         assert_eq!(counted("a\u{a0}\u{3000}\tb\rc"), r"a\u{a0}\u{3000}\u{9}b\u{d}c");
     }
 

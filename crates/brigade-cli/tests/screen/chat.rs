@@ -6,9 +6,10 @@ use crate::support::Window;
 const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
 /// A reply that never comes.
 const HANGING: &str = "[[reply]]\nturn = 1\nfault = 'hang'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
-/// A call, and a reply that takes a while.
-const SLOW: &str = "[[reply]]\nturn = 1\ndelay_ms = 1500\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
-                    [[reply]]\ntext = 'heard: {heard}'";
+/// A command that takes until a file is there.
+const WAITING: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
+                       arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n\
+                       [[reply]]\ntext = 'heard: {heard}'";
 
 const UP: &str = "\u{1b}[A";
 const LEFT: &str = "\u{1b}[D";
@@ -76,6 +77,7 @@ fn a_conversation_is_had_and_can_be_taken_up_again() {
     );
     window.press("hello\r");
     window.wait_for("- two");
+    wait_for_idle(&window);
     window.press("and more\r");
     window.wait_for("turn 2: and more");
     let text = quit(window);
@@ -90,6 +92,7 @@ fn a_conversation_is_had_and_can_be_taken_up_again() {
     assert!(screen.starts_with("> hello\n\nTitle\n"), "what was said is shown: {screen}");
     again.press("third\r");
     again.wait_for("turn 3: third");
+    wait_for_idle(&again);
     again.press("/quit\r");
     leave(again, 0);
 }
@@ -97,20 +100,21 @@ fn a_conversation_is_had_and_can_be_taken_up_again() {
 #[test]
 fn what_is_typed_while_it_works_is_heard_at_the_next_step() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), SLOW, &[]);
+    let window = chat(&home, (80, 20), WAITING, &["--mode", "auto"]);
     window.press("go\r");
-    window.wait_for("thinking");
+    window.wait_for("shell while [");
     window.press("hurry up\r");
     window.wait_for("(heard at the next step)");
+    home.write("work/go", "");
     let screen = window.wait_for("heard: hurry up");
-    assert!(screen.contains("· echo x"), "{screen}");
+    assert!(screen.contains("· shell while"), "{screen}");
     let screen = wait_for_idle(&window);
-    assert!(!screen.contains("thinking"), "no tree is shown while nobody works: {screen}");
+    assert!(!screen.contains(" tok "), "no tree is shown while nobody works: {screen}");
     quit(window);
 }
 
 #[test]
-fn what_comes_too_late_is_answered_in_a_round_of_its_own() {
+fn what_is_typed_during_the_last_reply_is_answered_too() {
     let home = Home::new();
     let window = chat(
         &home,
@@ -119,7 +123,6 @@ fn what_comes_too_late_is_answered_in_a_round_of_its_own() {
         &[],
     );
     window.press("go\r");
-    window.wait_for("thinking");
     window.press("late\r");
     window.wait_for("turn 2: late");
     quit(window);
@@ -195,8 +198,10 @@ fn what_was_typed_before_is_found_again() {
     let window = chat(&home, (80, 20), ECHO, &[]);
     window.press("first\r");
     window.wait_for("turn 1: first");
+    wait_for_idle(&window);
     window.press(" secret\r");
     window.wait_for("turn 2:  secret");
+    wait_for_idle(&window);
     window.press(&format!("draft{UP}"));
     window.wait_for("\n> first");
     window.press("\u{1b}[B");
@@ -282,13 +287,13 @@ fn a_model_cannot_control_the_terminal() {
 #[test]
 fn text_is_seen_while_it_is_written_and_a_cut_reply_is_asked_for_again() {
     let home = Home::new();
-    let script = "[[reply]]\nattempt = 1\nfault = 'cut'\nchunks = 40\nchunk_delay_ms = 40\ntext = \"A first part.\\n\\nA second part that is\"\n\
+    let script = "[[reply]]\nattempt = 1\nfault = 'cut'\nchunks = 12\nchunk_delay_ms = 300\ntext = \"A first part.\\n\\nA second part that is\"\n\
                   [[reply]]\ntext = 'whole'";
     let window = chat(&home, (80, 20), script, &[]);
     window.press("go\r");
-    window.wait_for("A second");
-    let screen = window.screen();
-    assert!(screen.contains("thinking"), "it is still being written: {screen}");
+    window.wait_until("partly written", |screen| {
+        screen.contains("A second") && !screen.contains("part that is")
+    });
     let screen = window.wait_for("\nwhole");
     let told = "A first part.\n\nA second part that is\n\n(that reply was cut off; asking again)\n\nwhole";
     assert!(screen.contains(told), "{screen}");
@@ -352,19 +357,40 @@ fn children_in_the_background_are_announced_and_others_can_be_told_and_stopped()
 }
 
 #[test]
+fn a_child_that_was_left_to_itself_is_announced_while_nobody_else_works() {
+    let home = Home::new();
+    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
+                  arguments = { role = 'Scout', task = 'look', background = 'detach' }\n\
+                  [[reply]]\nagent = 'lead'\ntext = 'over'\n[[reply]]\nagent = 'Scout'\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
+                  arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n[[reply]]\ntext = 'All is quiet.'";
+    let extras = ["--mode", "auto", "--set", "delegation.extras=[\"background\"]"];
+    let window = chat(&home, (80, 24), script, &extras);
+    window.press("go\r");
+    window.wait_for("Scout goes on by itself as ");
+    window.press("half");
+    window.wait_until("idle", |screen| screen.ends_with("\n> half"));
+    home.write("work/go", "");
+    let screen = window.wait_for("Scout is done: All is quiet.");
+    assert!(screen.ends_with("> half"), "what is typed stays: {screen}");
+    window.press(&format!("{CTRL_C}{CTRL_D}"));
+    leave(window, 0);
+}
+
+#[test]
 fn mistakes_are_explained_and_the_chat_goes_on() {
     let home = Home::new();
     let model = home.script(ECHO);
     let window = Window::start(&home, (100, 24), &["chat"], &[("NO_COLOR", "1")]);
     window.wait_for("/help");
     window.press("hello\r");
-    window.wait_for("there is no model to run with.");
+    window.wait_for("no model is set");
     window.press("/tre\r");
     window.wait_for("did you mean /tree?");
     window.press(&format!("/mod\tl {model}\r"));
     window.wait_for("The model is script:");
     window.press(&format!("{UP}{UP}{UP}\r"));
     window.wait_for("turn 1: hello");
+    wait_for_idle(&window);
     window.press("/resume\r");
     window.wait_for("To go on with one: /resume ID");
     window.press("\u{c}");

@@ -1,5 +1,7 @@
 //! Questions of agents, put to a person at a terminal and answered from it or from another one.
 
+use std::time::Duration;
+
 use crate::home::Home;
 use crate::support::Window;
 
@@ -81,6 +83,12 @@ fn shell(command: &str) -> String {
     )
 }
 
+/// Types once a question has been there for a moment: what comes sooner was meant for something else.
+fn answer(window: &Window, keys: &str) {
+    std::thread::sleep(Duration::from_millis(600));
+    window.press(keys);
+}
+
 fn only_session(home: &Home) -> Option<String> {
     let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).json();
     Some(listed[0]["session_id"].as_str()?.to_owned())
@@ -92,16 +100,16 @@ fn a_question_is_shown_whole_and_answered_with_a_word() {
         let home = Home::new();
         home.write("work/a.txt", "a");
         let mut window = Window::run(&home, size, DEEP, &DEPTH, &[("NO_COLOR", "1")]);
-        let asks = |screen: &str| screen.contains("y once") && screen.matches("done").count() == 2;
+        let asks = |screen: &str| screen.contains("y once") && screen.matches("done").count() >= 2;
         let screen = window.wait_until("asking alone", asks);
         insta::assert_snapshot!(format!("question_{name}"), screen);
         assert!(window.cursor().is_some(), "something can be typed");
         // What is no answer answers nothing, and neither does Enter alone.
-        window.press("\r");
-        window.press("yesterday\r");
+        answer(&window, "\r");
+        answer(&window, "yesterday\r");
         window.wait_for("'yesterday' is no answer");
         assert!(!home.work().join("third.txt").exists());
-        window.press("y\r");
+        answer(&window, "y\r");
         assert_eq!(window.end(), 0, "{}", window.text());
         assert_eq!(std::fs::read_to_string(home.work().join("third.txt")).unwrap(), "written\nin two lines");
         assert!(window.text().contains("all: "), "{}", window.text());
@@ -137,19 +145,19 @@ fn a_question_from_depth_three_is_answered_from_a_second_terminal() {
 #[test]
 fn the_harmful_end_of_a_command_is_on_the_screen() {
     let home = Home::new();
-    let command = format!("echo safe{};touch \u{202e}harm\u{200b}\u{1b}[2K", " ".repeat(5000));
+    let command = format!("echo safe{};touch \u{202e}harm\u{200b}\u{1b}[3J", " ".repeat(5000));
     let mut window = Window::run(&home, (60, 20), &shell(&command), &[], &[("NO_COLOR", "1")]);
     let screen = window.wait_for("y once");
     insta::assert_snapshot!("question_hostile", screen);
     // No rule says just this, so it cannot be allowed for good.
-    window.press("a\r");
+    answer(&window, "a\r");
     window.wait_for("so it cannot be");
-    window.press("n not like this\r");
+    answer(&window, "n not like this\r");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert!(window.text().contains("The answer was no: not like this"), "{}", window.text());
     let sent = window.sent();
     assert!(
-        !sent.contains('\u{202e}') && !sent.contains('\u{200b}') && !sent.contains("\u{1b}[2K"),
+        !sent.contains('\u{202e}') && !sent.contains('\u{200b}') && !sent.contains("\u{1b}[3J"),
         "{sent:?}"
     );
 }
@@ -160,7 +168,7 @@ fn ctrl_c_at_a_question_stops_the_run_and_gives_the_terminal_back() {
     let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[]);
     window.wait_for("y once");
     // The first clears what was typed.
-    window.press("yes but\u{3}");
+    answer(&window, "yes but\u{3}");
     window.wait_until("cleared", |screen| !screen.contains("yes but"));
     window.press("\u{3}");
     assert_eq!(window.end(), 130, "{}", window.text());
@@ -190,12 +198,14 @@ fn twenty_questions_wait_in_line() {
     let at_once = ["--set", "swarm.max_concurrent=20", "--set", "budget.tokens=unlimited"];
     let mut window = Window::run(&home, (80, 24), &twenty(), &at_once, &[("NO_COLOR", "1")]);
     window.wait_for("19 more wait");
-    window.press("y\r");
+    answer(&window, "y\r");
     window.wait_for("18 more wait");
-    window.press("n no more of these\r");
+    answer(&window, "n no more of these\r");
     window.wait_for("17 more wait");
-    window.press("\t");
-    window.press("y all\r");
+    answer(&window, "\t");
+    answer(&window, "y all\r");
+    window.wait_for("type y all again");
+    answer(&window, "y all\r");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert_eq!(std::fs::read_dir(home.work()).unwrap().count(), 19);
 }
@@ -210,7 +220,7 @@ fn a_killed_run_asks_again_when_it_is_resumed() {
     let root = only_session(&home).unwrap();
     let mut window = Window::start(&home, (100, 20), &["resume", &root], &[]);
     window.wait_for("y once");
-    window.press("a\r");
+    answer(&window, "a\r");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert_eq!(window.text().matches("asks to call shell").count(), 1, "{}", window.text());
     assert!(home.work().join("x").exists());
@@ -221,9 +231,9 @@ fn without_a_drawn_tree_answers_are_read_line_by_line() {
     let home = Home::new();
     let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[("TERM", "dumb")]);
     window.wait_for("y once");
-    window.press("what?\n");
+    answer(&window, "what?\n");
     window.wait_for("'what?' is no answer");
-    window.press("y\n");
+    answer(&window, "y\n");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert!(home.work().join("x").exists());
 }
@@ -274,9 +284,62 @@ fn in_a_chat_a_question_waits_until_the_message_is_finished() {
     assert!(!home.work().join("x").exists());
     window.press("\u{1b}");
     window.wait_for("y once");
-    window.press("y\r");
+    answer(&window, "y\r");
     window.wait_until("over", |screen| screen.contains("after that: y it is") && !screen.contains(" tok "));
     assert!(home.work().join("x").exists());
     window.press("\u{4}");
     assert_eq!(window.end(), 0, "{}", window.text());
+}
+
+#[test]
+fn what_was_typed_before_a_question_is_no_answer() {
+    for (term, enter) in [("xterm-256color", "\r"), ("dumb", "\n")] {
+        let home = Home::new();
+        let script = shell("touch x").replacen("turn = 1", "turn = 1\ndelay_ms = 700", 1);
+        let mut window = Window::run(&home, (80, 20), &script, &[], &[("TERM", term)]);
+        std::thread::sleep(Duration::from_millis(300));
+        window.press("y\n");
+        window.wait_for("y once");
+        window.press(enter);
+        window.press(&format!("y{enter}"));
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(!home.work().join("x").exists(), "{}", window.text());
+        window.press(&format!("n{enter}"));
+        assert_eq!(window.end(), 0, "{}", window.text());
+        assert!(window.text().contains("the answer was no"), "{}", window.text());
+        assert!(!home.work().join("x").exists());
+    }
+}
+
+#[test]
+fn where_nobody_types_any_more_the_question_waits_for_its_time() {
+    let home = Home::new();
+    let soon = ["--set", "limits.question_timeout=2s"];
+    let mut window = Window::run(&home, (80, 20), &shell("touch x"), &soon, &[("TERM", "dumb")]);
+    window.wait_for("y once");
+    window.press("\u{4}");
+    assert_eq!(window.end(), 0, "{}", window.text());
+    assert!(window.text().contains("nobody answered in time"), "{}", window.text());
+}
+
+#[test]
+fn an_agent_cannot_answer_for_the_person() {
+    let home = Home::new();
+    let brigade = env!("CARGO_BIN_EXE_brigade");
+    let answer =
+        format!("setsid {brigade} answer last yes all --store {}/sessions.db", home.home().display());
+    let script = format!(
+        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"shell\"\narguments = {{ command = \"touch x\" }}\n\
+         [[reply.call]]\ntool = \"shell\"\narguments = {{ command = \"sleep 0.5; {answer}\" }}\n\
+         [[reply]]\ntext = \"{{results}}\"\n"
+    );
+    let ask = ["--mode", "auto", "--set", "permissions.ask=[\"shell(touch)\"]"];
+    let mut window = Window::run(&home, (100, 30), &script, &ask, &[]);
+    window.wait_for("y once");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!home.work().join("x").exists(), "{}", window.text());
+    window.press("n\r");
+    assert_eq!(window.end(), 0, "{}", window.text());
+    assert!(window.text().contains("is for a person to answer"), "{}", window.text());
+    assert!(!home.work().join("x").exists());
 }

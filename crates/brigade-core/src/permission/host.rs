@@ -44,6 +44,11 @@ impl HostRule {
         Ok(HostRule { host, reach })
     }
 
+    /// Whether no host below it is meant.
+    pub(super) fn is_exact(&self) -> bool {
+        self.reach == Reach::Exact
+    }
+
     /// Whether an `allow` rule covers the host.
     pub(super) fn allows(&self, target: &Target) -> bool {
         match self.reach {

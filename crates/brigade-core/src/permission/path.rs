@@ -44,7 +44,8 @@ impl PathRule {
         let below = pattern.ends_with('/');
         let generous = spellings(&tidy, below);
         let folded: Vec<String> = generous.iter().map(|text| fold(text)).collect();
-        let exact = match (below, tidy.contains('/')) {
+        let is_anchored = pattern.starts_with("./") || tidy.contains('/');
+        let exact = match (below, is_anchored) {
             (true, _) => format!("{}/**", tidy.trim_end_matches('/')),
             (false, true) => tidy.clone(),
             (false, false) => format!("**/{tidy}"),
@@ -74,16 +75,20 @@ impl PathRule {
     }
 }
 
-/// A pattern that means this path alone. A name without a folder means that name in every folder.
-pub(super) fn literal(path: &str) -> String {
-    let mut pattern = String::with_capacity(path.len());
+/// A pattern that means this path alone; none for a path that names a folder by its form.
+pub(super) fn literal(path: &str) -> Option<String> {
+    if path.ends_with('/') || normalise(path).is_empty() {
+        return None;
+    }
+    // Otherwise a name would mean that name in every folder.
+    let mut pattern = if path.contains('/') { String::new() } else { "./".to_owned() };
     for letter in path.chars() {
         if "*?[]{}\\!".contains(letter) {
             pattern.push('\\');
         }
         pattern.push(letter);
     }
-    pattern
+    Some(pattern)
 }
 
 /// The patterns that a `deny` or `ask` rule stands for.

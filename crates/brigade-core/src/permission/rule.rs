@@ -38,8 +38,8 @@ const MCP: &str = "mcp__";
 /// `ask` mean that one too. `web_search` takes no specifier.
 ///
 /// The specifier of any other tool is a glob over paths relative to the workspace. `*` stays within one
-/// directory, `**` crosses them, a pattern without `/` matches the file name at any depth, and one that ends
-/// in `/` matches everything below. For `deny` and `ask`, a pattern whose last part has no wildcard also
+/// directory, `**` crosses them, a pattern without `/` matches the file name at any depth, in an `allow` rule one
+/// that begins with `./` does not, and one that ends in `/` matches everything below. For `deny` and `ask`, a pattern whose last part has no wildcard also
 /// matches everything below that name, and case does not matter.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -139,11 +139,12 @@ impl Rule {
         self.specifier.as_deref()
     }
 
-    /// Whether the rule speaks of one command, path or host, and of none that it does not name.
+    /// Whether the rule speaks of one command or host, and of none that it does not name.
     pub(super) fn is_exact(&self) -> bool {
         match &self.matcher {
-            Matcher::Any | Matcher::Path(_) | Matcher::Host(_) => true,
+            Matcher::Any | Matcher::Path(_) => true,
             Matcher::Command(rule) => rule.is_exact(),
+            Matcher::Host(rule) => rule.is_exact(),
         }
     }
 
@@ -152,7 +153,7 @@ impl Rule {
     }
 
     /// Whether the rule names this tool.
-    pub(super) fn names(&self, tool: &str) -> bool {
+    pub fn names(&self, tool: &str) -> bool {
         match self.tool.strip_suffix('*') {
             Some(prefix) => tool.starts_with(prefix),
             None => self.tool == tool,

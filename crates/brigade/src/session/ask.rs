@@ -78,8 +78,11 @@ impl Driver {
             }
             Verdict::Ask { rule } if self.tree.settings().asks == Asks::Person => {
                 let what = format!("{tool} {}", arguments());
-                self.put_question(call, what, why(rule.as_ref()), judgement.always);
-                Ok(Leave::Asked)
+                if self.put_question(call, what, why(rule.as_ref()), judgement.always) {
+                    return Ok(Leave::Asked);
+                }
+                // It had begun under rules that did not ask, and nobody can be asked about that any more.
+                Err(refusal(tool, Verdict::Ask { rule }))
             }
             verdict => {
                 if was_asked {
@@ -91,8 +94,12 @@ impl Driver {
         }
     }
 
-    fn put_question(&mut self, call: CallId, what: String, why: String, always: Option<Rule>) {
+    /// Asks; whether that could be done.
+    fn put_question(&mut self, call: CallId, what: String, why: String, always: Option<Rule>) -> bool {
         let patience = self.tree.settings().limits.question_timeout;
+        // When the session's own time is up, nobody waits for an answer.
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let patience = left.map_or(patience, |left| patience.min(left));
         let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let asked = self.record(Event::Asked {
             call,
@@ -106,6 +113,7 @@ impl Driver {
             // A wait that cannot be reckoned is one for ever: the deadline of the session ends it.
             self.asking.insert(call, Instant::now().checked_add(patience));
         }
+        asked
     }
 
     /// When something is due: the end of the session's time, or the default answer to a question.

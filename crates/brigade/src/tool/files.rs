@@ -141,6 +141,10 @@ impl Files {
                 let (path, real) = (given.shown.clone(), shown(path));
                 Err(FileError::Renamed { path, real, rule: rule.to_string() })
             }
+            // What the mode asks about was judged by the name in the call as well: by a rule, or by a person.
+            Verdict::Ask { rule: None } if path != given.lexical => {
+                Err(FileError::Elsewhere { path: given.shown.clone(), real: shown(path) })
+            }
             Verdict::Ask { .. } | Verdict::Allow => Ok(()),
         }
     }

@@ -11,7 +11,7 @@ use brigade::core::view::{Question, Tree};
 use brigade::core::{Budget, CallId, Event, Record, SessionId, Status};
 use brigade::{Asks, Ending, Live, More, RunError, Runtime, Settings, Task, Watch};
 
-use crate::crash::resume;
+use crate::crash::{resume, run_until_crash};
 use crate::support::{LIMIT, Stage, check_laws, end};
 
 /// The deepest of four asks; its sibling and that of its parent have work to do meanwhile.
@@ -175,7 +175,7 @@ async fn a_question_from_depth_three_waits_while_the_others_work() {
     assert_eq!(question.tool(), "write_file");
     assert_eq!(question.arguments(), r#"{"content":"written","path":"third.txt"}"#);
     assert_eq!(question.why, "this mode asks before it");
-    assert_eq!(question.always.as_deref(), Some("write_file(third.txt)"));
+    assert_eq!(question.always.as_deref(), Some("write_file(./third.txt)"));
     let log = stage.log(&ending.session).await;
     let tree = Tree::fold(&log);
     assert_eq!(tree.lineage(&question.session), ["lead", "First", "Second", "Third"]);
@@ -482,12 +482,51 @@ async fn cancelling_at_every_fact_leaves_no_question_open() {
 }
 
 #[tokio::test]
-async fn a_session_whose_time_is_up_does_not_wait_for_an_answer() {
-    let stage = stage(DEEP);
-    let task = Task::new("the task").timeout(Duration::from_millis(400));
-    let ending = stage.run_task(task).await;
-    assert!(ending.outcome.text.as_str().contains("time limit"), "{}", ending.outcome.text);
-    check_questions(&stage.log(&ending.session).await);
+async fn a_time_limit_at_any_moment_leaves_no_question_open() {
+    let mut hit = 0;
+    for millis in (10..400).step_by(13) {
+        let stage = stage(DEEP);
+        let ending = stage.run_task(Task::new("the task").timeout(Duration::from_millis(millis))).await;
+        let log = stage.log(&ending.session).await;
+        check_questions(&log);
+        assert!(!stage.path().join("third.txt").exists());
+        hit += usize::from(count(&log, "asked") == 1);
+    }
+    assert!(hit > 0, "no limit hit an open question");
+}
+
+#[tokio::test]
+async fn a_question_that_runs_out_at_any_moment_is_answered_once() {
+    // Sooner than the person, at about the same time, and later.
+    for millis in (1..60).step_by(4) {
+        let stage = Stage::with(DEEP, move |settings| {
+            asking(settings);
+            settings.limits.question_timeout = Duration::from_millis(millis);
+        });
+        let runtime = stage.runtime();
+        let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
+        let mut watch = prepared.watch();
+        let run = prepared.start();
+        let late = async {
+            while let Some(live) = watch.next().await {
+                let Live::Fact(record) = live else { continue };
+                let Event::Asked { call, .. } = &record.event else { continue };
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                let _ = runtime.answer(&record.session, *call, Answer::Once, "the person").await;
+            }
+        };
+        let (ending, ()) = tokio::join!(end(run), late);
+        let ending = ending.unwrap();
+        assert_eq!(ending.outcome.status, Status::Done);
+        let log = stage.log(&ending.session).await;
+        check_questions(&log);
+        // An answer that came too late stands in the log and counts for nothing: the first is what was done.
+        let first = log.iter().find_map(|record| match &record.event {
+            Event::Answered { answer, .. } => Some(answer.clone()),
+            _ => None,
+        });
+        assert_eq!(stage.path().join("third.txt").exists(), first == Some(Answer::Once), "{millis} ms");
+    }
 }
 
 /// Leaves a run whose questions nobody answers, as a process does that is killed, once so many sessions have ended.
@@ -551,4 +590,68 @@ text = "{results}"
     assert_eq!((count(&log, "asked"), count(&log, "answered")), (2, 2));
     check_questions(&log);
     assert_eq!(std::fs::read_to_string(stage.path().join("docs/x.txt")).unwrap(), "2");
+}
+
+#[tokio::test]
+async fn a_call_that_had_begun_is_not_left_waiting_for_a_question_that_cannot_be_asked() {
+    let script = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "out.txt", content = "x" }
+[[reply]]
+text = "{results}"
+"#;
+    let asks = Arc::new(AtomicBool::new(false));
+    let now_asks = asks.clone();
+    let stage = Stage::with(script, move |settings| {
+        asking(settings);
+        settings.permissions.mode = Mode::Edit;
+        if now_asks.load(Ordering::SeqCst) {
+            settings.permissions.ask = vec!["write_file".parse().unwrap()];
+        }
+    });
+    // Before the append of its result: the intent is there, and the file is as it was.
+    let (_, root) = run_until_crash(&stage, None, 2).await;
+    let root = root.unwrap();
+    let last = stage.events(&root).await.pop();
+    assert!(matches!(last, Some(Event::ToolStarted { .. })), "{last:?}");
+    std::fs::remove_file(stage.path().join("out.txt")).unwrap();
+    asks.store(true, Ordering::SeqCst);
+    let ending = resume(&stage, &root).await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    assert!(ending.outcome.text.as_str().contains("asks before it"), "{}", ending.outcome.text);
+    check_questions(&stage.log(&root).await);
+    assert!(!stage.path().join("out.txt").exists());
+}
+
+#[tokio::test]
+async fn what_is_asked_about_by_one_name_is_not_written_under_another() {
+    let script = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "notes.txt", content = "x" }
+[[reply]]
+text = "{results}"
+"#;
+    let stage = stage(script);
+    std::fs::write(stage.path().join("deploy.sh"), "deploy").unwrap();
+    std::os::unix::fs::symlink("deploy.sh", stage.path().join("notes.txt")).unwrap();
+    let ending = run_with(&stage, at_once(Answer::Once)).await;
+    assert!(ending.outcome.text.as_str().contains("is really `deploy.sh`"), "{}", ending.outcome.text);
+    assert_eq!(std::fs::read_to_string(stage.path().join("deploy.sh")).unwrap(), "deploy");
+}
+
+#[tokio::test]
+async fn a_rule_for_another_tool_is_no_answer() {
+    let stage = stage(DEEP);
+    let root = leave_open(&stage, 1, 2).await;
+    let tree = Tree::fold(&stage.log(&root).await);
+    let open = tree.questions().next().unwrap();
+    let always = Answer::Always("shell".to_owned());
+    let refused = stage.runtime().answer(&open.session, open.call, always, "me").await;
+    assert!(matches!(refused, Err(RunError::Rule(words)) if words.contains("no rule for write_file")));
 }

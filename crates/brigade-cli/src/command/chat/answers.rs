@@ -31,9 +31,9 @@ pub(super) fn cost(talk: &Talk, colour: Colour, columns: usize) -> String {
 }
 
 /// The model of the next round.
-pub(super) fn model(talk: &Talk) -> String {
-    match talk.model() {
-        Some(model) => format!("The model is {}.", safe::line(model)),
+pub(super) async fn model(talk: &Talk) -> String {
+    match talk.model().await {
+        Some(model) => format!("The model is {}.", safe::line(&model)),
         None => {
             "No model is set: /model PROVIDER/MODEL sets one, brigade models shows what there is.".to_owned()
         }

@@ -68,7 +68,7 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         };
     }
     for detached in apart {
-        finish::stay(&detached, &talk.hints(), &mut interrupts).await;
+        finish::stay(&**talk.runtime.store(), &detached, &talk.hints(), &mut interrupts).await;
     }
     Ok(exit)
 }
@@ -109,7 +109,7 @@ async fn round(
     apart: &mut Vec<Detached>,
 ) -> Result<Exit, Failure> {
     let run = match talk.say(text).await? {
-        Said::Runs(run) => run,
+        Said::Runs(round) => round.start(),
         Said::Elsewhere => {
             output::note("This session is run elsewhere and hears it there before its next turn.");
             return Ok(Exit::Done);
@@ -154,12 +154,12 @@ async fn obey(talk: &mut Talk, command: Command) -> Result<Then, Failure> {
         Command::Tree => answers::tree(talk, Colour::Off, columns),
         Command::Cost => answers::cost(talk, Colour::Off, columns),
         Command::Agents => answers::agents(talk, columns),
-        Command::Model(None) => answers::model(talk),
+        Command::Model(None) => answers::model(talk).await,
         Command::Model(Some(model)) => {
             talk.set_model(model).await?;
-            answers::model(talk)
+            answers::model(talk).await
         }
-        Command::Mode(None) => format!("The mode is {}.", talk.mode()),
+        Command::Mode(None) => format!("The mode is {}.", talk.mode().await),
         Command::Mode(Some(mode)) => {
             talk.set_mode(mode).await?;
             format!("The mode is {mode} from the next round on.")

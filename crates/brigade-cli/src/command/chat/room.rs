@@ -3,11 +3,11 @@
 mod orders;
 mod questions;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use brigade::{Ending, Live, Run, RunError, Watch};
+use brigade::{Ending, Live, Prepared, RunError, Watch};
 use brigade_core::{SessionId, State, Status};
 use crossterm::event::{Event, EventStream};
 use futures::StreamExt;
@@ -21,6 +21,7 @@ use super::screen::{Frame, Screen};
 use super::talk::{Said, Talk};
 use super::voice::{self, Voice};
 use crate::failure::{Exit, Failure};
+use crate::finish;
 use crate::keyboard::keys;
 use crate::output;
 use crate::safe;
@@ -46,9 +47,13 @@ pub(super) struct Room<'a> {
     round: Option<Round>,
     /// Sessions that were left to themselves and work on in this process, and who they are.
     apart: HashMap<SessionId, String>,
+    /// What they ask, as far as it was said.
+    told: HashSet<String>,
     questions: Questions,
     pressed: Option<Pressed>,
     notice: Option<&'static str>,
+    /// Whether the last line that was said is empty.
+    is_spaced: bool,
 }
 
 /// A round that runs.
@@ -71,6 +76,12 @@ struct Pressed {
     exit: Exit,
 }
 
+/// What others ask of the process.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
 /// What a running round has to tell.
 enum News {
     Live(Live),
@@ -83,6 +94,9 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
     let history = talk.settings.environment.history_file().map(History::load).unwrap_or_default();
     let root = talk.session().cloned().unwrap_or_else(|| SessionId::root(0));
     let voice = Voice::new(root, colour, talk.beside.clone());
+    // From here on a signal does not end the process any more, so that the terminal is always given back.
+    let signals =
+        Signals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? };
     let screen = Screen::enter(colour)?;
     let line = Line::new(history);
     let mut room = Room {
@@ -93,18 +107,20 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         voice,
         round: None,
         apart: HashMap::new(),
+        told: HashSet::new(),
         questions: Questions::default(),
         pressed: None,
         notice: None,
+        is_spaced: true,
     };
-    room.greet();
-    let exit = room.run().await;
+    room.greet().await;
+    let exit = room.run(signals).await;
     let left = std::mem::take(&mut room.apart);
     drop(room);
     for (session, label) in left {
         output::note(&format!("{label} was left at its work; to go on: brigade resume {session}"));
     }
-    exit
+    Ok(exit)
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, Failure> {
@@ -121,18 +137,16 @@ async fn news(round: &mut Option<Round>) -> News {
 }
 
 impl Room<'_> {
-    async fn run(&mut self) -> Result<Exit, Failure> {
+    async fn run(&mut self, mut signals: Signals) -> Exit {
         let mut keyboard = EventStream::new();
-        let mut terminate = listen(SignalKind::terminate())?;
-        let mut interrupt = listen(SignalKind::interrupt())?;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut ticked: u32 = 0;
         loop {
             let leave = tokio::select! {
                 biased;
-                _ = terminate.recv() => Some(self.exit()),
-                _ = interrupt.recv() => self.interrupt().await,
+                _ = signals.terminate.recv() => Some(self.exit()),
+                _ = signals.interrupt.recv() => self.interrupt().await,
                 event = keyboard.next() => match event {
                     Some(Ok(event)) => self.event(event).await,
                     // Nobody can type any more.
@@ -152,7 +166,7 @@ impl Room<'_> {
                 }
             };
             if let Some(exit) = leave {
-                return Ok(exit);
+                return exit;
             }
         }
     }
@@ -162,12 +176,13 @@ impl Room<'_> {
         if self.round.is_some() { Exit::Cancelled } else { Exit::Done }
     }
 
-    fn greet(&mut self) {
+    pub(super) async fn greet(&mut self) {
         let columns = self.columns();
         let mut lines = voice::recalled(&self.talk.earlier, self.colour, columns);
-        let model = self.talk.model().map(|model| format!(", {}", safe::line(model))).unwrap_or_default();
+        let model = self.talk.model().await.map(|model| format!(", {}", safe::line(&model)));
+        let (model, mode) = (model.unwrap_or_default(), self.talk.mode().await);
         let who = safe::line(self.talk.who());
-        let greeting = format!("{who}{model}, mode {}. /help lists the commands.", self.talk.mode());
+        let greeting = format!("{who}{model}, mode {mode}. /help lists the commands.");
         lines.push(self.colour.paint("2", &greeting));
         if self.talk.is_open() {
             lines.push("Its last round is not over; it goes on with your next message.".to_owned());
@@ -180,7 +195,13 @@ impl Room<'_> {
         terminal::size().0.saturating_sub(1)
     }
 
-    fn say(&mut self, lines: Vec<String>) {
+    /// Says lines that are safe. Two empty ones never follow each other.
+    fn say(&mut self, mut lines: Vec<String>) {
+        lines.retain(|line| {
+            let repeats = self.is_spaced && line.is_empty();
+            self.is_spaced = line.is_empty();
+            !repeats
+        });
         if !lines.is_empty() {
             let frame = frame(self.talk, &self.round, &self.voice, &self.line, &self.questions, self.notice);
             self.screen.say(&lines, frame);
@@ -285,8 +306,8 @@ impl Room<'_> {
     async fn stop(&mut self) {
         let (Some(round), Some(session)) = (&mut self.round, self.talk.session()) else { return };
         round.stops = Stops::Asked;
-        if let Err(error) = self.talk.runtime.cancel(session, "the person").await {
-            self.note(&error.to_string());
+        if let Err(failure) = self.talk.cancel(session).await {
+            self.fail(&failure);
         }
     }
 
@@ -324,22 +345,18 @@ impl Room<'_> {
 
     async fn message(&mut self, text: &str) {
         if let (Some(_), Some(session)) = (&self.round, self.talk.session()) {
-            if let Err(error) = self.talk.runtime.tell(session, text).await {
-                self.note(&error.to_string());
+            if let Err(failure) = self.talk.tell(session, text).await {
+                self.fail(&failure);
             }
             return;
         }
         let said = self.talk.say(text).await;
-        self.begin(said).await;
+        self.begin(said);
     }
 
-    async fn begin(&mut self, said: Result<Said, Failure>) {
+    fn begin(&mut self, said: Result<Said, Failure>) {
         match said {
-            Ok(Said::Runs(run)) => {
-                self.follow(run);
-                // It has begun: what it wrote before the watch is told by its log.
-                self.catch_up().await;
-            }
+            Ok(Said::Runs(round)) => self.follow(round),
             Ok(Said::Elsewhere) => {
                 self.note("This session is run elsewhere and hears it there before its next turn.");
             }
@@ -347,11 +364,12 @@ impl Room<'_> {
         }
     }
 
-    fn follow(&mut self, run: Run) {
+    /// Starts a round. It is watched before it begins, so that nothing of it is missed.
+    fn follow(&mut self, round: Prepared) {
         let beside = std::mem::take(&mut self.talk.beside);
-        self.voice = Voice::new(run.session().clone(), self.colour, beside);
-        let watch = run.watch();
-        self.round = Some(Round { watch, ending: Box::pin(run.ending()), stops: Stops::No });
+        self.voice = Voice::new(round.session().clone(), self.colour, beside);
+        let watch = round.watch();
+        self.round = Some(Round { watch, ending: Box::pin(round.start().ending()), stops: Stops::No });
     }
 
     fn fail(&mut self, failure: &Failure) {
@@ -407,7 +425,7 @@ impl Room<'_> {
                 self.note("What you said last is heard with your next message.");
             } else if ending.is_ok() {
                 let said = self.talk.go_on().await;
-                self.begin(said).await;
+                self.begin(said);
             }
         }
         self.draw();
@@ -440,6 +458,12 @@ impl Room<'_> {
             if let Some(outcome) = state.ended() {
                 let label = self.apart.remove(&session).unwrap_or_default();
                 self.note(&voice::announced(&label, outcome));
+                continue;
+            }
+            for (name, words) in finish::asked(&*store, &session).await {
+                if self.told.insert(name) {
+                    self.note(&words);
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use brigade::{Run, RunError, Runtime, Store, StoreError, Workspace};
+use brigade::{Asks, Prepared, RunError, Runtime, Store, StoreError, Workspace};
 use brigade_core::delegation::Waiting;
 use brigade_core::permission::Mode;
 use brigade_core::view::Doing;
@@ -11,7 +11,7 @@ use brigade_core::{Event, Record, SessionId};
 
 use super::super::run::{begin, named_agent};
 use super::super::tell::{GLANCE, GLANCES, came_too_late, is_run};
-use crate::args::{Chat, Flags, Global};
+use crate::args::{Chat, Flags, Global, OutputFormat};
 use crate::engine;
 use crate::failure::Failure;
 use crate::finish::Hints;
@@ -37,8 +37,8 @@ pub(super) struct Talk {
 
 /// What became of something that was said.
 pub(super) enum Said {
-    /// A round runs.
-    Runs(Run),
+    /// A round is ready to run.
+    Runs(Prepared),
     /// Somebody else runs the session, which hears it there.
     Elsewhere,
 }
@@ -61,6 +61,7 @@ impl Talk {
             Some(session) => engine::at_home(&global, &flags, &*store, session).await?,
             None => settings,
         };
+        let settings = suited(settings, &global);
         let runtime = engine::runtime(&settings, store.clone())?;
         let mut talk = Talk {
             global,
@@ -108,28 +109,59 @@ impl Talk {
         node.is_some_and(|node| !matches!(node.doing, Doing::Ended(_)))
     }
 
-    /// The model of the next round, if one was named.
-    pub(super) fn model(&self) -> Option<&str> {
-        self.settings.model.as_deref()
+    /// The model of the next round, if there is one: a session keeps its own until another is named.
+    pub(super) async fn model(&self) -> Option<String> {
+        let own = match (&self.flags.model, self.session()) {
+            (None, Some(session)) => engine::recorded(&*self.store, session).await.ok().flatten(),
+            _ => None,
+        };
+        own.and_then(|(_, agent)| agent?.model).or_else(|| self.settings.model.clone())
     }
 
-    /// The mode of the next round. A session keeps its own until another one is named.
-    pub(super) fn mode(&self) -> Mode {
-        self.settings.permissions.mode
+    /// The mode of the next round: a session keeps its own until another is named.
+    pub(super) async fn mode(&self) -> Mode {
+        let own = match (self.flags.mode, self.session()) {
+            (None, Some(session)) => engine::recorded(&*self.store, session).await.ok().flatten(),
+            _ => None,
+        };
+        own.and_then(|(authority, _)| authority)
+            .map_or(self.settings.permissions.mode, |own| own.permissions.mode)
     }
 
     /// Says something: starts the session, or asks for its next round.
     pub(super) async fn say(&mut self, text: &str) -> Result<Said, Failure> {
         let Some(session) = self.session().cloned() else {
-            let run = begin(&self.runtime, &self.settings, &self.flags, text).await?;
-            self.view = Some(View::new(run.session().clone()));
-            return Ok(Said::Runs(run));
+            let round = begin(&self.runtime, &self.settings, &self.flags, text).await?;
+            self.view = Some(View::new(round.session().clone()));
+            return Ok(Said::Runs(round));
         };
         self.runtime.tell(&session, text).await?;
         self.go_on().await.map_err(|failure| failure.hint("The words are recorded all the same."))
     }
 
-    /// Runs the next round, with limits of its own.
+    /// Says something to a session that runs.
+    pub(super) async fn tell(&self, session: &SessionId, text: &str) -> Result<(), Failure> {
+        self.until_it_is_there(session).await;
+        self.runtime.tell(session, text).await.map_err(Failure::from)
+    }
+
+    /// Asks a session that runs to stop.
+    pub(super) async fn cancel(&self, session: &SessionId) -> Result<(), Failure> {
+        self.until_it_is_there(session).await;
+        self.runtime.cancel(session, "the person").await.map_err(Failure::from)
+    }
+
+    /// Waits for the first fact of a session that has only just begun.
+    async fn until_it_is_there(&self, session: &SessionId) {
+        for _ in 0..GLANCES {
+            if self.store.read_prefix(session).await.is_ok_and(|(records, _)| !records.is_empty()) {
+                return;
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    /// Makes the next round ready, with limits of its own.
     pub(super) async fn go_on(&mut self) -> Result<Said, Failure> {
         let Some(session) = self.session().cloned() else { return Ok(Said::Elsewhere) };
         let root = session.root_id();
@@ -137,8 +169,8 @@ impl Talk {
             return Ok(Said::Elsewhere);
         }
         for _ in 0..GLANCES {
-            match self.runtime.resume(&session, engine::more(&self.settings, &self.flags)).await {
-                Ok(run) => return Ok(Said::Runs(run)),
+            match self.runtime.prepare_resume(&session, engine::more(&self.settings, &self.flags)).await {
+                Ok(round) => return Ok(Said::Runs(round)),
                 Err(RunError::Store(StoreError::Held { .. })) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -162,6 +194,7 @@ impl Talk {
     pub(super) async fn switch(&mut self, session: &SessionId) -> Result<(), Failure> {
         let flags = Flags { cwd: None, ..self.flags.clone() };
         let settings = engine::at_home(&self.global, &flags, &*self.store, session).await?;
+        let settings = suited(settings, &self.global);
         self.runtime = engine::runtime(&settings, self.store.clone())?;
         (self.settings, self.flags) = (settings, flags);
         self.load(session).await
@@ -183,6 +216,7 @@ impl Talk {
             None => Settings::for_run(&self.global, &flags)?,
         };
         engine::check_model(&settings)?;
+        let settings = suited(settings, &self.global);
         self.runtime = engine::runtime(&settings, self.store.clone())?;
         (self.settings, self.flags) = (settings, flags);
         Ok(())
@@ -198,6 +232,16 @@ impl Talk {
         self.view = Some(view);
         Ok(())
     }
+}
+
+/// Where messages are read line by line, a line cannot be an answer too: whoever wants to be asked answers from elsewhere.
+fn suited(mut settings: Settings, global: &Global) -> Settings {
+    let is_on_screen =
+        global.output_format == OutputFormat::Text && terminal::can_chat(&settings.environment);
+    if !is_on_screen && !settings.waits_for_answers {
+        settings.asks = Asks::Nobody;
+    }
+    settings
 }
 
 /// The child that is to work in the background, if this fact lends to one.

@@ -190,7 +190,7 @@ impl Page {
             }
             Some(None) | None => "- ".to_owned(),
         };
-        self.margins.push(" ".repeat(if self.margins.len() < DEEPEST { bullet.len() } else { 0 }));
+        self.margins.push(" ".repeat(bullet.len()));
         self.bullet = Some(bullet);
     }
 
@@ -207,7 +207,7 @@ impl Page {
     }
 
     fn room(&self) -> usize {
-        let margin: usize = self.margins.iter().map(|margin| margin.width()).sum();
+        let margin: usize = self.margins.iter().take(DEEPEST).map(|margin| margin.width()).sum();
         self.columns.saturating_sub(margin).max(8)
     }
 
@@ -226,11 +226,9 @@ impl Page {
     /// Adds a line behind the margin, or behind the bullet that stands in its place.
     fn line(&mut self, line: &str) {
         let bullet = self.bullet.take();
-        let margins = match bullet {
-            Some(_) => &self.margins[..self.margins.len().saturating_sub(1)],
-            None => &self.margins,
-        };
-        let margin = format!("{}{}", margins.concat(), bullet.unwrap_or_default());
+        let depth = self.margins.len() - usize::from(bullet.is_some() && !self.margins.is_empty());
+        let mut margin: String = self.margins.iter().take(depth.min(DEEPEST)).map(String::as_str).collect();
+        margin.push_str(&bullet.unwrap_or_default());
         self.lines.push(format!("{}{line}", self.colour.paint("2", &margin)).trim_end().to_owned());
     }
 

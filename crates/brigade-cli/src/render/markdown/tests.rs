@@ -147,3 +147,12 @@ fn looks_are_colours_where_there_are_any() {
     lines.extend(markdown.end());
     assert_eq!(lines, ["\u{1b}[1mb\u{1b}[0m \u{1b}[3mi\u{1b}[0m \u{1b}[36mc\u{1b}[0m \u{1b}[9ms\u{1b}[0m"]);
 }
+
+#[test]
+fn nesting_without_end_stays_readable() {
+    for mark in ["> ", "- ", "1. "] {
+        let lines = shown(&format!("{}deep", mark.repeat(3000)), 80);
+        assert!(lines.last().unwrap().ends_with("deep"));
+        assert!(lines.iter().all(|line| line.width() < 80), "{:?}", lines.last());
+    }
+}

@@ -19,6 +19,12 @@ fn the_rule_of_a_call_names_just_that_call() {
     let rule = |action: Action<'_>| exact(&asks, &action);
     assert_eq!(rule(shell("cargo test --all")).as_deref(), Some("shell(cargo test --all)"));
     assert_eq!(rule(edit("src/a[1].rs")).as_deref(), Some(r"edit_file(src/a\[1\].rs)"));
+    assert_eq!(rule(edit("build.rs")).as_deref(), Some("edit_file(./build.rs)"));
+    for folder in [".", "./", "src/", "", "a/.."] {
+        assert_eq!(rule(edit(folder)), None, "{folder}");
+    }
+    let below = Action { tool: "web_fetch", kind: Kind::Other, subject: Subject::Host("*.com") };
+    assert_eq!(rule(below), None);
     assert_eq!(rule(nothing).as_deref(), Some("delegate"));
     assert_eq!(rule(host).as_deref(), Some("web_fetch(example.com)"));
     let long = format!("echo {}", "a".repeat(2000));
@@ -39,6 +45,11 @@ fn what_is_always_permitted_answers_questions_and_no_denial() {
     assert!(is_ask(check(&["shell(git status)"], "git status -s")));
     assert!(is_allow(check(&["shell(git *)"], "git log")));
     assert!(is_deny(check(&["shell(git *)"], "git push")));
+    let write = |path| {
+        let action = Action { tool: "write_file", kind: Kind::Other, subject: Subject::Path(path) };
+        lists.check_with(&rules(&["write_file(./build.rs)"]), &action)
+    };
+    assert!(is_allow(write("build.rs")) && is_allow(write("./build.rs")) && is_ask(write("vendor/build.rs")));
     // Whether it is a push shows only when it runs.
     assert!(is_ask(check(&["shell"], "git $WHAT")));
     assert!(is_deny(permissions(Mode::Plan, &[], &[], &[]).check_with(&rules(&["shell"]), &shell("ls"))));

@@ -39,6 +39,9 @@ const KEEPALIVE_RETRIES: u32 = 3;
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
+/// How often a connection is moved on at a stretch.
+const MOST_ROUNDS: usize = 32;
+
 /// A request as it is sent.
 pub(super) type Outgoing = hyper::Request<Full<Bytes>>;
 
@@ -259,7 +262,7 @@ impl Works {
     /// Moves the connection on until it has brought what is waited for.
     async fn until<T>(&mut self, mut part: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
         poll_fn(|context| {
-            loop {
+            for _ in 0..MOST_ROUNDS {
                 // Nobody is woken by what happens in here.
                 self.bell.task.take();
                 self.advance();
@@ -271,6 +274,9 @@ impl Works {
                     return Poll::Pending;
                 }
             }
+            // Others are to go on too, and what this task may do at a stretch is used up at some time.
+            context.waker().wake_by_ref();
+            Poll::Pending
         })
         .await
     }

@@ -58,6 +58,14 @@ pub enum FileError {
         /// The rule that asks.
         rule: String,
     },
+    /// The mode asks about edits, and the call named the file differently.
+    #[error("`{path}` is really `{real}`, and edits of that are asked about; call again with `{real}`")]
+    Elsewhere {
+        /// The path as given.
+        path: String,
+        /// Where it leads.
+        real: String,
+    },
     /// It is in a folder that only its own program writes.
     #[error("`{path}` is inside a `{folder}` folder, and file tools never write there; leave it as it is")]
     Protected {

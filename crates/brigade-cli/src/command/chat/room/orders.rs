@@ -15,13 +15,13 @@ impl Room<'_> {
             Command::Tree => answers::tree(self.talk, self.colour, columns),
             Command::Cost => answers::cost(self.talk, self.colour, columns),
             Command::Agents => answers::agents(self.talk, columns),
-            Command::Model(None) => answers::model(self.talk),
+            Command::Model(None) => answers::model(self.talk).await,
             Command::Model(Some(model)) => {
                 self.screen.clear();
                 self.talk.set_model(model).await?;
-                answers::model(self.talk)
+                answers::model(self.talk).await
             }
-            Command::Mode(None) => format!("The mode is {}.", self.talk.mode()),
+            Command::Mode(None) => format!("The mode is {}.", self.talk.mode().await),
             Command::Mode(Some(mode)) => {
                 self.screen.clear();
                 self.talk.set_mode(mode).await?;
@@ -46,7 +46,7 @@ impl Room<'_> {
         if text.is_empty() {
             return Err(Failure::usage("say whom and what: /tell AGENT TEXT"));
         }
-        self.talk.runtime.tell(&session, &text).await?;
+        self.talk.tell(&session, &text).await?;
         Ok(format!("{session} hears it at its next step."))
     }
 
@@ -60,7 +60,7 @@ impl Room<'_> {
 
     async fn stop_agent(&mut self, words: &str) -> Result<String, Failure> {
         let (session, _) = self.addressed(words)?;
-        self.talk.runtime.cancel(&session, "the person").await?;
+        self.talk.cancel(&session).await?;
         Ok(format!("{session} is asked to stop."))
     }
 
@@ -78,7 +78,7 @@ impl Room<'_> {
         let session = named::session(&**self.talk.runtime.store(), id).await?;
         self.screen.clear();
         self.talk.switch(&session).await?;
-        self.greet();
+        self.greet().await;
         Ok(())
     }
 }

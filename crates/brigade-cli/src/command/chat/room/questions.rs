@@ -77,10 +77,10 @@ impl Room<'_> {
             Reaction::Say(words) => self.note(&words),
             Reaction::Answers(given) => {
                 for given in given {
-                    let by = "the person";
-                    let answered =
-                        self.talk.runtime.answer(&given.session, given.call, given.answer, by).await;
+                    let (answer, by) = (given.answer.clone(), "the person");
+                    let answered = self.talk.runtime.answer(&given.session, given.call, answer, by).await;
                     if let Err(error) = answered {
+                        self.questions.dialogue.failed(&given);
                         self.note(&error.to_string());
                     }
                 }
