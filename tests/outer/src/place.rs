@@ -49,6 +49,8 @@ impl Place {
         command.env_clear().env("PATH", std::env::join_paths(path).unwrap());
         command.env("BRIGADE_HOME", self.path("home")).env("HOME", self.path("home"));
         command.env("TMPDIR", self.path("tmp")).current_dir(self.path("work"));
+        // Models fail on purpose here, and often.
+        command.env("BRIGADE_LIMITS__RETRY_PAUSE", "20ms");
         command.args(arguments).stdin(Stdio::null());
         command
     }
