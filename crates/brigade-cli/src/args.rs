@@ -472,7 +472,11 @@ pub(crate) struct Tools {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsCommand {
     /// The tools that the lead is offered
-    List,
+    List {
+        /// Start the MCP servers and list their tools as well
+        #[arg(long)]
+        servers: bool,
+    },
 }
 
 /// Arguments of `models`.

@@ -39,5 +39,5 @@ pub use abilities::{Abilities, Cgroups, Namespaces};
 pub use error::GuardError;
 pub use guard::guard_main;
 pub use job::{End, Finished, GuardCommand, Job, ResourceLimits};
-pub use runner::run;
+pub use runner::{run, serve};
 pub use stale::end_stale;

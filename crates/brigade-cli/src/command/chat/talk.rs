@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use brigade::mcp::Servers;
 use brigade::{Run, RunError, Runtime, Store, StoreError, Workspace};
 use brigade_core::delegation::Waiting;
 use brigade_core::permission::Mode;
@@ -25,6 +26,8 @@ pub(super) struct Talk {
     pub(super) global: Global,
     flags: Flags,
     pub(super) settings: Settings,
+    /// The servers of tools, which outlive a change of model or mode.
+    servers: Servers,
     pub(super) runtime: Runtime,
     store: Arc<dyn Store>,
     /// What is known of the session, once there is one.
@@ -61,11 +64,13 @@ impl Talk {
             Some(session) => engine::at_home(&global, &flags, &*store, session).await?,
             None => settings,
         };
-        let runtime = engine::runtime(&settings, store.clone())?;
+        let servers = engine::servers(&settings).await?;
+        let runtime = engine::runtime(&settings, store.clone(), &servers)?;
         let mut talk = Talk {
             global,
             flags,
             settings,
+            servers,
             runtime,
             store,
             view: None,
@@ -162,7 +167,8 @@ impl Talk {
     pub(super) async fn switch(&mut self, session: &SessionId) -> Result<(), Failure> {
         let flags = Flags { cwd: None, ..self.flags.clone() };
         let settings = engine::at_home(&self.global, &flags, &*self.store, session).await?;
-        self.runtime = engine::runtime(&settings, self.store.clone())?;
+        self.servers = engine::servers(&settings).await?;
+        self.runtime = engine::runtime(&settings, self.store.clone(), &self.servers)?;
         (self.settings, self.flags) = (settings, flags);
         self.load(session).await
     }
@@ -183,7 +189,7 @@ impl Talk {
             None => Settings::for_run(&self.global, &flags)?,
         };
         engine::check_model(&settings)?;
-        self.runtime = engine::runtime(&settings, self.store.clone())?;
+        self.runtime = engine::runtime(&settings, self.store.clone(), &self.servers)?;
         (self.settings, self.flags) = (settings, flags);
         Ok(())
     }
