@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 use crate::{End, Job, ResourceLimits};
 
 /// What the standard streams of a command are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Streams {
     /// No input; output and errors are kept for the report.
+    #[default]
     Reported,
     /// Input and output are the socket that the guard got as its standard error; errors are kept for the report.
     Carried,
@@ -41,6 +42,7 @@ pub(crate) struct JobMessage {
     pub(crate) time_limit: Duration,
     pub(crate) output_limit: usize,
     pub(crate) limits: ResourceLimits,
+    #[serde(default)]
     pub(crate) streams: Streams,
 }
 

@@ -1,15 +1,17 @@
 //! Tools of other programs, by the Model Context Protocol.
 //!
 //! [`Servers::start`] connects to servers, asks each for its tools and makes one tool of ours from each of theirs, called
-//! `mcp__server__tool`. A runtime has one set of servers, which all sessions of its trees share. A server is a stranger:
+//! `mcp__server__tool`; resources and prompts are read by a tool each. A runtime has one set of servers, which all sessions of its trees share. A server is a stranger:
 //! what it sends is bounded in length, number and time, its processes run under a guard and end with the set, and it
 //! sees no variable that its definition does not give it.
 //!
 //! What a server said about a tool when it was connected is what agents were told and people approved. A tool that is
 //! described differently later, or that is new, is not used by this set.
 
+mod beside;
 mod connect;
 mod content;
+mod extra;
 mod fate;
 mod line;
 mod name;

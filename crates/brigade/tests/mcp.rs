@@ -5,6 +5,7 @@
 mod mcp {
     mod fixture;
     mod hostile;
+    mod http;
     mod sharing;
     mod tools;
     mod world;

@@ -15,7 +15,7 @@ use rmcp::service::{
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{ClientHandler, Peer, RoleClient};
+use rmcp::{ClientHandler, Peer, RoleClient, ServiceError};
 
 use super::fate::Fate;
 use super::line::{Bounded, LONGEST};
@@ -32,6 +32,8 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 pub(super) struct Connection {
     service: RunningService<RoleClient, Client>,
     pub(super) fate: Fate,
+    /// Where it is, if it is not a process of ours.
+    address: Option<Secret>,
     /// Whether the server said that its tools changed.
     pub(super) changed: Arc<AtomicBool>,
     _tasks: Vec<AbortOnDrop<()>>,
@@ -41,6 +43,21 @@ impl Connection {
     /// The server.
     pub(super) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
+    }
+
+    /// Why a message did not come through.
+    pub(super) async fn lost(&self, error: &ServiceError) -> String {
+        let Some(address) = &self.address else {
+            let why = self.fate.last_words().await;
+            return format!("{why}; its tools cannot be used any more in this run");
+        };
+        match error {
+            ServiceError::TransportSend(cause) => {
+                let cause = cause.to_string().replace(address.expose(), "its address");
+                format!("the request did not come through: {}", short(&cause))
+            }
+            _ => "the connection is closed; its tools cannot be used any more in this run".to_owned(),
+        }
     }
 
     /// Connects. Failure is in words for a person.
@@ -54,6 +71,7 @@ impl Connection {
     async fn ready(
         service: RunningService<RoleClient, Client>,
         fate: Fate,
+        address: Option<Secret>,
         mut tasks: Vec<AbortOnDrop<()>>,
     ) -> Connection {
         let changed = service.service().changed.clone();
@@ -68,7 +86,7 @@ impl Connection {
         if listens {
             tasks.push(AbortOnDrop(spawn(listen(peer, changed.clone()))));
         }
-        Connection { service, fate, changed, _tasks: tasks }
+        Connection { service, fate, address, changed, _tasks: tasks }
     }
 }
 
@@ -139,7 +157,7 @@ async fn start(name: &str, program: &Program) -> Result<Connection, String> {
     let (reader, writer) = stream.into_split();
     let transport = AsyncRwTransport::new_client(Bounded::new(reader, fate.clone()), writer);
     match Client::new().serve_with_lifecycle(transport, newest_first()).await {
-        Ok(service) => Ok(Connection::ready(service, fate, vec![process]).await),
+        Ok(service) => Ok(Connection::ready(service, fate, None, vec![process]).await),
         Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
             Err(format!("it did not start: {}", fate.last_words().await))
         }
@@ -172,7 +190,9 @@ async fn reach(address: &Address) -> Result<Connection, String> {
         outcome = attempt(ClientLifecycleMode::Initialize).await;
     }
     match outcome {
-        Ok(service) => Ok(Connection::ready(service, Fate::default(), Vec::new()).await),
+        Ok(service) => {
+            Ok(Connection::ready(service, Fate::default(), Some(address.url.clone()), Vec::new()).await)
+        }
         Err(error) if error.is_authorization_required() => {
             Err("it asks for authorisation (OAuth), which is \
              not supported yet; if it takes a token, give it in `headers`"

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use brigade_core::ToolOutput;
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use rmcp::model::{CallToolResult, ContentBlock, GetPromptResult, ResourceContents, Role};
 
 /// How much of an answer a model reads.
 const MOST: usize = 64 << 10;
@@ -47,6 +47,31 @@ pub(super) fn resource(contents: &ResourceContents) -> String {
         }
         _ => "(a resource of a kind that is not known here)".to_owned(),
     }
+}
+
+/// A prompt that was filled in.
+pub(super) fn prompt(result: &GetPromptResult) -> ToolOutput {
+    let said = result.messages.iter().map(|message| {
+        let who = match message.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        format!("{who}: {}", block(&message.content))
+    });
+    let said: Vec<String> = said.collect();
+    ToolOutput::ok(bounded(said.join("\n")))
+}
+
+/// A line of a list.
+pub(super) fn entry(name: &str, more: &str, description: Option<&str>) -> String {
+    let description = description.map(|text| format!(": {}", text.trim())).unwrap_or_default();
+    format!("{name} ({more}){description}")
+}
+
+/// A list of what there is.
+pub(super) fn list(entries: impl Iterator<Item = String>) -> ToolOutput {
+    let entries: Vec<String> = entries.collect();
+    ToolOutput::ok(if entries.is_empty() { "(none)".to_owned() } else { bounded(entries.join("\n")) })
 }
 
 /// Stands for data that a model cannot read; three bytes are four characters of Base64.

@@ -8,11 +8,13 @@ use std::time::Duration;
 use brigade_core::{Hash, ToolOutput};
 use rmcp::ServiceError;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorCode, JsonObject, PaginatedRequestParams, Tool,
+    CallToolRequestParams, CallToolResponse, ErrorCode, JsonObject, PaginatedRequestParams,
+    ServerCapabilities, Tool,
 };
 use tokio::sync::Mutex;
 
 use super::connect::{Connection, short};
+use super::extra::Extra;
 use super::tool::ServerTool;
 use super::{Definition, Way, content, name};
 use crate::tool::{AnyTool, ToolContext};
@@ -23,6 +25,8 @@ const MOST_TOOLS: usize = 256;
 const MOST_PAGES: usize = 64;
 /// The most bytes of a description and a schema together.
 const MOST_BYTES: usize = 32 << 10;
+
+pub(super) const ASKS_BACK: &str = "it wants to ask back, which is not supported";
 
 /// The tools that are offered, and what is left out.
 pub(super) type Offer = (Vec<Arc<dyn AnyTool>>, Vec<String>);
@@ -86,7 +90,25 @@ impl Server {
                     .push(format!("several of its tools would be called '{name}', so none is offered")),
             }
         }
+        for extra in Extra::of(self, name) {
+            let ours = extra.spec().name.clone();
+            match offered.iter().any(|tool| tool.spec().name == ours) {
+                true => {
+                    problems.push(format!("it has a tool called '{ours}' itself, so ours is not offered"))
+                }
+                false => offered.push(Arc::new(extra)),
+            }
+        }
         (offered, problems)
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// What the server says that it has.
+    pub(super) fn capabilities(&self) -> ServerCapabilities {
+        self.connection.peer().peer_info().map(|info| info.capabilities.clone()).unwrap_or_default()
     }
 
     /// Calls a tool. The server is told where nobody waits for the answer any more.
@@ -97,7 +119,7 @@ impl Server {
             let answer = self.connection.peer().call_tool_once(params).await;
             match answer {
                 Ok(CallToolResponse::Complete(result)) => Ok(content::output(&result)),
-                Ok(_) => Err("it wants to ask back, which is not supported".to_owned()),
+                Ok(_) => Err(ASKS_BACK.to_owned()),
                 Err(error) => Err(self.words(error).await),
             }
         };
@@ -105,7 +127,7 @@ impl Server {
     }
 
     /// Waits for an answer, but not for ever.
-    async fn within_time(
+    pub(super) async fn within_time(
         &self,
         work: impl Future<Output = Result<ToolOutput, String>>,
         context: &ToolContext,
@@ -148,12 +170,12 @@ impl Server {
         }
     }
 
-    async fn words(&self, error: ServiceError) -> String {
+    pub(super) async fn words(&self, error: ServiceError) -> String {
         words(&self.connection, error).await
     }
 }
 
-/// What failed, in words. Addresses may hold keys, so errors of the network are only named.
+/// What failed, in words.
 async fn words(connection: &Connection, error: ServiceError) -> String {
     match error {
         ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND => {
@@ -161,35 +183,48 @@ async fn words(connection: &Connection, error: ServiceError) -> String {
         }
         ServiceError::McpError(error) => format!("it answered with an error: {}", short(&error.message)),
         ServiceError::TransportClosed | ServiceError::TransportSend(_) | ServiceError::Cancelled { .. } => {
-            let why = connection.fate.last_words().await;
-            format!("{why}; its tools cannot be used any more in this run")
+            connection.lost(&error).await
         }
         ServiceError::UnexpectedResponse => "it answered with something else than what was asked".to_owned(),
         other => short(&other.to_string()),
     }
 }
 
-/// All tools, page by page.
+/// All tools.
 async fn list(connection: &Connection) -> Result<Vec<Tool>, String> {
-    let mut tools = Vec::new();
+    let page = |params| async {
+        let page = connection.peer().list_tools(Some(params)).await?;
+        Ok((page.tools, page.next_cursor))
+    };
+    pages(connection, MOST_TOOLS, page).await
+}
+
+/// A list, page by page. A server that does not know the list has nothing on it.
+pub(super) async fn pages<T, F>(
+    connection: &Connection,
+    most: usize,
+    page: impl Fn(PaginatedRequestParams) -> F,
+) -> Result<Vec<T>, String>
+where
+    F: Future<Output = Result<(Vec<T>, Option<String>), ServiceError>>,
+{
+    let mut all = Vec::new();
     let mut cursor = None;
     for _ in 0..MOST_PAGES {
-        let page = PaginatedRequestParams::default().with_cursor(cursor.take());
-        let page = match connection.peer().list_tools(Some(page)).await {
+        let (more, next) = match page(PaginatedRequestParams::default().with_cursor(cursor.take())).await {
             Ok(page) => page,
-            // A server that only has resources or prompts has no such list.
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
-                return Ok(tools);
+                return Ok(all);
             }
             Err(error) => return Err(words(connection, error).await),
         };
-        tools.extend(page.tools);
-        if tools.len() > MOST_TOOLS {
-            return Err(format!("they are more than {MOST_TOOLS}"));
+        all.extend(more);
+        if all.len() > most {
+            return Err(format!("they are more than {most}"));
         }
-        match page.next_cursor {
+        match next {
             Some(next) => cursor = Some(next),
-            None => return Ok(tools),
+            None => return Ok(all),
         }
     }
     Err(format!("the list has more than {MOST_PAGES} pages"))

@@ -61,11 +61,23 @@ impl Fixture {
         match message["method"].as_str().unwrap_or_default() {
             "initialize" => self.answer(&id, json!({
                 "protocolVersion": "2025-06-18",
-                "capabilities": { "tools": { "listChanged": true } },
+                "capabilities": { "tools": { "listChanged": true }, "resources": {}, "prompts": {} },
                 "serverInfo": { "name": "fixture", "version": "1" },
             })),
             "tools/list" => self.list(&id, message["params"]["cursor"].as_str()),
             "tools/call" => self.call(&id, &message["params"]),
+            "resources/list" => self.answer(&id, json!({ "resources": [{ "uri": "a://b", "name": "letter" }] })),
+            "resources/read" if message["params"]["uri"] == "a://b" => {
+                self.answer(&id, json!({ "contents": [{ "uri": "a://b", "text": "dear reader" }] }));
+            }
+            "prompts/list" => self.answer(&id, json!({ "prompts": [
+                { "name": "greet", "description": "A greeting", "arguments": [{ "name": "whom", "required": true }] },
+            ] })),
+            "prompts/get" => {
+                let text = format!("greet {}", message["params"]["arguments"]["whom"]);
+                let content = json!({ "type": "text", "text": text });
+                self.answer(&id, json!({ "messages": [{ "role": "user", "content": content }] }));
+            }
             "notifications/cancelled" => note("cancelled"),
             _ if id.is_null() => {}
             other => self.say(&json!({
@@ -83,7 +95,7 @@ impl Fixture {
             ("endless", _) => json!({ "tools": [tool("echo")], "nextCursor": "again" }),
             ("many", _) => json!({ "tools": (0..300).map(|n| tool(&format!("t{n}"))).collect::<Vec<_>>() }),
             ("collides", _) => {
-                json!({ "tools": [tool("Read.File"), tool("read_file"), tool("echo"), tool("écho"),
+                json!({ "tools": [tool("Read.File"), tool("read_file"), tool("get_prompt"), tool("echo"), tool("écho"),
                 tool(&"x".repeat(70)), { "name": "huge", "description": "x".repeat(40_000), "inputSchema": {} }] })
             }
             (_, None) => json!({ "tools": [tool("echo")], "nextCursor": "2" }),

@@ -14,7 +14,7 @@ async fn all_pages_of_tools_are_offered_under_long_names() {
     let world = World::new();
     let servers = world.start("").await;
     let names = names(&servers);
-    assert_eq!(names.len(), 15);
+    assert_eq!(names.len(), 17);
     for name in ["mcp__s__echo", "mcp__s__env", "mcp__s__progress"] {
         assert!(names.contains(&name), "{names:?}");
     }
@@ -67,13 +67,15 @@ async fn a_word_of_the_server_frees_no_call() {
 async fn names_that_collide_are_refused_and_the_rest_is_offered() {
     let world = World::new();
     let servers = Servers::start(vec![world.server("s", "collides")]).await;
-    assert_eq!(names(&servers), ["mcp__s__echo"]);
+    assert_eq!(names(&servers), ["mcp__s__echo", "mcp__s__get_prompt", "mcp__s__read_resource"]);
+    assert_eq!(tool(&servers, "mcp__s__get_prompt").spec().description, "get_prompt, version 1");
     let problems: Vec<String> = servers.problems().iter().map(ToString::to_string).collect();
-    assert_eq!(problems.len(), 4, "{problems:?}");
+    assert_eq!(problems.len(), 5, "{problems:?}");
     let problems = problems.join("\n");
     assert!(problems.contains("several of its tools would be called 'mcp__s__read_file'"), "{problems}");
     assert!(problems.contains("'écho' is left out"), "{problems}");
     assert!(problems.contains("longer than 64 characters"), "{problems}");
+    assert!(problems.contains("it has a tool called 'mcp__s__get_prompt' itself"), "{problems}");
     assert!(problems.contains("'huge' is left out: its definition has more than 32 KB"), "{problems}");
 }
 
@@ -122,8 +124,33 @@ async fn a_program_that_is_not_there_is_a_problem() {
         program.command = "no-such-program-here".to_owned();
     }
     let servers = Servers::start(vec![absent, world.server("s", "")]).await;
-    assert_eq!(names(&servers).len(), 15);
+    assert_eq!(names(&servers).len(), 17);
     let [problem] = servers.problems() else { panic!("{:?}", servers.problems()) };
     assert!(problem.what.contains("exit code 127"), "{problem}");
     assert!(problem.what.contains("no-such-program-here"), "{problem}");
+}
+
+#[tokio::test]
+async fn resources_and_prompts_are_listed_and_read() {
+    let world = World::new();
+    let servers = world.start("").await;
+    let ok = async |tool: &str, arguments: serde_json::Value| {
+        let output = world.call(&servers, tool, arguments).await;
+        assert!(!output.is_error(), "{}", output.text);
+        output.text.to_string()
+    };
+    assert_eq!(ok("mcp__s__read_resource", json!({})).await, "a://b (letter)");
+    assert_eq!(ok("mcp__s__read_resource", json!({ "uri": "a://b" })).await, "a://b:\ndear reader");
+    assert_eq!(ok("mcp__s__get_prompt", json!({})).await, "greet (whom): A greeting");
+    let filled = json!({ "name": "greet", "arguments": { "whom": "you" } });
+    assert_eq!(ok("mcp__s__get_prompt", filled).await, "user: greet \"you\"");
+    let missing = world.call(&servers, "mcp__s__read_resource", json!({ "uri": "x://y" })).await;
+    assert!(missing.is_error() && missing.text.as_str().contains("does not know"), "{}", missing.text);
+    let resource = tool(&servers, "mcp__s__read_resource");
+    for wrong in [json!({ "uri": 1 }), json!({ "url": "a://b" }), json!([])] {
+        assert!(resource.check(&wrong, &mut |_| {}).is_err(), "{wrong}");
+    }
+    let mut kinds = Vec::new();
+    resource.check(&json!({}), &mut |action| kinds.push(action.kind)).unwrap();
+    assert_eq!(kinds, [Kind::Other]);
 }
