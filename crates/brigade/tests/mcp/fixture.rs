@@ -22,7 +22,7 @@ pub(crate) const NOTES: &str = "FIXTURE_NOTES";
 /// answers as well.
 pub(crate) fn serve() {
     let out = File::from(rustix::stdio::stdin().try_clone_to_owned().unwrap());
-    let mut server = Fixture { out, version: 1 };
+    let mut server = Fixture { out, version: 1, listener: None };
     match manners().as_str() {
         "leaves" => {
             let token = std::env::var("TOKEN").unwrap_or_default();
@@ -53,6 +53,8 @@ fn note(text: &str) {
 struct Fixture {
     out: File,
     version: u32,
+    /// The request that asked to hear of changes, where the protocol is the newest.
+    listener: Option<Value>,
 }
 
 impl Fixture {
@@ -64,6 +66,17 @@ impl Fixture {
                 "capabilities": { "tools": { "listChanged": true }, "resources": {}, "prompts": {} },
                 "serverInfo": { "name": "fixture", "version": "1" },
             })),
+            "server/discover" if manners() == "modern" => self.answer(
+                &id,
+                json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private",
+                    "capabilities": { "tools": { "listChanged": true } } }),
+            ),
+            "subscriptions/listen" => {
+                self.listener = Some(id);
+                let params = json!({ "notifications": message["params"]["notifications"] });
+                self.tell_listener("notifications/subscriptions/acknowledged", params);
+                note("listens");
+            }
             "tools/list" => self.list(&id, message["params"]["cursor"].as_str()),
             "tools/call" => self.call(&id, &message["params"]),
             "resources/list" => self.answer(&id, json!({ "resources": [{ "uri": "a://b", "name": "letter" }] })),
@@ -151,7 +164,9 @@ impl Fixture {
                 std::process::exit(3);
             }
             "long_line" => {
-                self.answer(id, text(&"x".repeat(10 << 20)));
+                // It does not care whether anybody is left who reads.
+                let _ = self.out.write_all(&[b'x'; 10 << 20]);
+                std::thread::sleep(Duration::from_secs(1000));
             }
             "no_newline" => loop {
                 self.raw(&[b'x'; 1 << 16]);
@@ -166,7 +181,7 @@ impl Fixture {
             },
             "change" => {
                 self.version += 1;
-                self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
+                self.tell_listener("notifications/tools/list_changed", json!({}));
                 self.answer(id, text("changed"));
             }
             "pids" => {
@@ -183,6 +198,14 @@ impl Fixture {
             }
             other => self.answer(id, json!({ "content": [], "structuredContent": { "tool": other } })),
         }
+    }
+
+    /// Says something to whoever listens, in the words of the protocol in use.
+    fn tell_listener(&mut self, method: &str, mut params: Value) {
+        if let Some(id) = &self.listener {
+            params["_meta"] = json!({ "io.modelcontextprotocol/subscriptionId": id });
+        }
+        self.say(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
     fn answer(&mut self, id: &Value, result: Value) {

@@ -70,15 +70,23 @@ async fn the_first_of_two_answers_counts() {
 
 #[tokio::test]
 async fn a_tool_that_changes_after_approval_is_refused() {
-    let world = World::new();
-    let servers = world.start("").await;
-    assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
-    assert_eq!(world.ok(&servers, "mcp__s__change").await, "changed");
-    let text = world.error(&servers, "mcp__s__echo").await;
-    assert!(text.contains("the definition of its tool 'echo' has changed since it was approved"), "{text}");
-    assert!(!names(&servers).contains(&"mcp__s__fresh"));
-    // This one has no description that could change.
-    assert_eq!(world.ok(&servers, "mcp__s__look").await, "{\"tool\":\"look\"}");
+    for manners in ["", "modern"] {
+        let world = World::new();
+        let servers = world.start(manners).await;
+        if manners == "modern" {
+            until("changes are heard of", || world.notes().contains("listens")).await;
+        }
+        assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
+        assert_eq!(world.ok(&servers, "mcp__s__change").await, "changed");
+        let text = world.error(&servers, "mcp__s__echo").await;
+        assert!(
+            text.contains("the definition of its tool 'echo' has changed since it was approved"),
+            "{text}"
+        );
+        assert!(!names(&servers).contains(&"mcp__s__fresh"));
+        // This one has no description that could change.
+        assert_eq!(world.ok(&servers, "mcp__s__look").await, "{\"tool\":\"look\"}");
+    }
 }
 
 #[tokio::test]
