@@ -23,7 +23,7 @@ Examples:
   brigade chat                               talk with the lead agent; -c goes on where you left it
   brigade answer last                        answer what agents ask, from any terminal
   brigade tell ID \"Also the changelog\"       say more, while it runs or after it; cancel ID stops it
-  brigade resume ID --max-turns 40           go on after a limit, a crash or a Ctrl-C
+  brigade resume ID --max-turns 40           go on after a limit or a crash
   brigade sessions list \"flaky test\"         find a session; show, tree and export look into it
   brigade agents new reviewer                an agent of yours, for: brigade run -a reviewer ...
   brigade models                             which models can be used here, and what they cost
@@ -474,7 +474,11 @@ pub(crate) struct Tools {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsCommand {
     /// The tools that the lead is offered
-    List,
+    List {
+        /// Start the MCP servers and list their tools as well
+        #[arg(long)]
+        servers: bool,
+    },
 }
 
 /// Arguments of `models`.

@@ -176,7 +176,11 @@ impl Dialogue {
         }
         let (answer, scope) = match answer(line, current.always.as_deref()) {
             Ok(answer) => answer,
-            Err(words) => return Reaction::Say(words),
+            Err(words) => {
+                // It may have been meant for somebody else, and is not lost.
+                self.editor.replace(line);
+                return Reaction::Say(words);
+            }
         };
         let asked: Vec<Place> = match (&scope, &answer) {
             (Scope::All, Answer::Once) if let Some(words) = self.show_rest(tree) => {
@@ -294,7 +298,10 @@ pub(crate) fn answer(line: &str, always: Option<&str>) -> Result<(Answer, Scope)
         },
         ("n" | "no", "" | "all") => Ok((Answer::Deny { word: None }, scope)),
         ("n" | "no", words) => Ok((Answer::Deny { word: Some(words.to_owned()) }, Scope::One)),
-        _ => Err(format!("'{}' is no answer: type y, a or n, and press Enter.", safe::line(word))),
+        _ => {
+            let choices = if always.is_some() { "y, a or n" } else { "y or n" };
+            Err(format!("'{}' is no answer: type {choices}, and press Enter.", safe::line(word)))
+        }
     }
 }
 

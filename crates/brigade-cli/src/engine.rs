@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brigade::agents::{Catalogue, ProblemKind};
+use brigade::mcp::{Problem, Servers};
 use brigade::model::script::Script;
 use brigade::skills::SKILL;
 use brigade::store::SqliteStore;
@@ -21,6 +22,7 @@ use crate::command::demo;
 use crate::failure::Failure;
 use crate::output;
 use crate::project;
+use crate::safe;
 use crate::settings::{Instructions, SCRIPT, Settings};
 
 /// How much of a command's output a model reads.
@@ -83,8 +85,34 @@ pub(crate) async fn recorded(
 }
 
 /// A runtime over the store.
-pub(crate) fn runtime(settings: &Settings, store: Arc<dyn Store>) -> Result<Runtime, Failure> {
-    Ok(Runtime::new(store, library_settings(settings)?, models(settings)))
+pub(crate) fn runtime(
+    settings: &Settings,
+    store: Arc<dyn Store>,
+    servers: &Servers,
+) -> Result<Runtime, Failure> {
+    let mut library = library_settings(settings)?;
+    library.tools = library.tools.with_servers(servers);
+    Ok(Runtime::new(store, library, models(settings)))
+}
+
+/// Starts the servers of tools. What cannot be used is said; the run goes on without it.
+pub(crate) async fn servers(settings: &Settings) -> Result<Servers, Failure> {
+    let (servers, problems) = started(settings).await?;
+    for problem in problems {
+        output::note(&safe::line(&format!("warning: {problem}")));
+    }
+    Ok(servers)
+}
+
+/// The servers of tools, and all that is wrong with them.
+pub(crate) async fn started(settings: &Settings) -> Result<(Servers, Vec<Problem>), Failure> {
+    if settings.servers.is_empty() {
+        return Ok((Servers::default(), Vec::new()));
+    }
+    let (definitions, mut problems) = settings.mcp_definitions(&guard()?);
+    let servers = Servers::start(definitions).await;
+    problems.extend(servers.problems().iter().cloned());
+    Ok((servers, problems))
 }
 
 /// The settings of the library.

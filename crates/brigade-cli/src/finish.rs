@@ -62,7 +62,8 @@ impl Hints {
         format!("brigade sessions {what} {session}{}", self.store)
     }
 
-    fn tell(&self, session: &SessionId) -> String {
+    /// The command that goes on with a session that was cancelled.
+    pub(crate) fn tell(&self, session: &SessionId) -> String {
         format!("brigade tell {session} \"...\"{}{}", self.store, self.run)
     }
 }

@@ -298,7 +298,7 @@ pub(crate) async fn follow(
         if asked == Asked::Once {
             listener.close();
             progress.end();
-            output::note(&format!("Left as it is. Go on with: {}", hints.resume(&root)));
+            output::note(&format!("Left as it is. Go on with: {}", hints.tell(&root)));
             crate::leave(Exit::Cancelled.code());
         }
         asked = Asked::Once;

@@ -6,6 +6,7 @@ mod live;
 mod stream;
 
 use brigade::{Asks, Live};
+use brigade_core::event::Answer;
 use brigade_core::{Event, Record};
 
 use crate::args::{Global, OutputFormat};
@@ -57,7 +58,7 @@ impl Progress {
     pub(crate) fn see(&mut self, live: &Live, view: &View) -> Result<(), Failure> {
         match self {
             Progress::Tree(tree) => {
-                if let Some(words) = said(live, view) {
+                if let Some(words) = said(live, view).or_else(|| answered(live, view)) {
                     tree.say(view, &words);
                 }
                 Ok(())
@@ -138,6 +139,21 @@ pub(crate) fn said(live: &Live, view: &View) -> Option<String> {
     let Event::Said { text, .. } = &record.event else { return None };
     let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
     Some(format!("[{}]: {}", safe::line(role), indented(text.as_str())))
+}
+
+/// An answer to an agent, and who gave it.
+pub(crate) fn answered(live: &Live, view: &View) -> Option<String> {
+    let Live::Fact(record) = live else { return None };
+    let Event::Answered { answer, by, .. } = &record.event else { return None };
+    let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
+    let answer = match answer {
+        Answer::Once => "yes".to_owned(),
+        Answer::Always(rule) => format!("always, {}", safe::line(rule)),
+        Answer::Deny { word } => {
+            word.as_deref().map_or("no".to_owned(), |word| format!("no: {}", safe::line(word)))
+        }
+    };
+    Some(format!("{}: answered {answer} (by {})", safe::line(role), safe::line(by)))
 }
 
 /// Later lines of a message are indented, so that none of them looks like the words of somebody else.

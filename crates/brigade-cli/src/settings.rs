@@ -12,6 +12,7 @@ mod prices;
 mod project;
 mod providers;
 mod schema;
+mod servers;
 mod web;
 
 use std::collections::BTreeMap;
@@ -46,6 +47,7 @@ pub(crate) use nearest::near;
 pub(crate) use project::ProjectConfig;
 pub(crate) use providers::{Key, Offer, Providers};
 pub(crate) use schema::schema;
+pub(crate) use servers::Server as McpServer;
 pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
@@ -83,6 +85,8 @@ pub(crate) struct Settings {
     pub(crate) waits_for_answers: bool,
     /// How the network is read.
     pub(crate) web: Web,
+    /// Servers of tools.
+    pub(crate) servers: Vec<McpServer>,
     /// The folder that tools work in.
     pub(crate) folder: PathBuf,
     /// Folders with skills; of two with the same name, the one in the earlier folder counts.
@@ -229,6 +233,7 @@ impl Settings {
             waits_for_answers: raw.permissions.questions == Questions::Wait,
             permissions: raw.permissions.resolve(),
             web: raw.web.resolve()?,
+            servers: servers::resolve(raw.mcp_servers, &layers)?,
             folder: folder(&environment, flags),
             project: None,
             skills,
@@ -327,6 +332,8 @@ struct Raw {
     skills: RawSkills,
     memory: RawMemory,
     web: web::Raw,
+    #[serde(rename = "mcpServers")]
+    mcp_servers: BTreeMap<String, servers::Raw>,
     /// Kept for the parts that are to use them.
     #[serde(flatten)]
     _later: BTreeMap<String, Value>,

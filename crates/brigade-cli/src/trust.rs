@@ -14,10 +14,10 @@ use crate::output;
 use crate::safe;
 use crate::settings::Environment;
 
-pub(crate) use files::{Content, Files};
+pub(crate) use files::{Content, Files, MCP_FILE};
 pub(crate) use record::Record;
 
-/// A folder with one of these is a project. A symbolic link does not count.
+/// A folder with one of these, or with `.mcp.json`, is a project. A symbolic link does not count.
 const MARKS: [&str; 6] =
     [".brigade", ".claude/agents", ".opencode/agent", ".opencode/agents", ".gemini/agents", ".codex/agents"];
 
@@ -68,7 +68,12 @@ pub(crate) fn find(environment: &Environment, folder: &Path) -> Option<PathBuf> 
     let folder = folder.canonicalize().ok()?;
     let own = |folder: &Path| environment.is_the_persons(folder);
     let near = folder.ancestors().take_while(|folder| !own(folder));
-    near.into_iter().find(|folder| MARKS.iter().any(|mark| is_inside(folder, mark))).map(Path::to_path_buf)
+    near.into_iter().find(|folder| is_project(folder)).map(Path::to_path_buf)
+}
+
+fn is_project(folder: &Path) -> bool {
+    let has_servers = folder.join(MCP_FILE).symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+    has_servers || MARKS.iter().any(|mark| is_inside(folder, mark))
 }
 
 /// Whether a folder has a folder of this name that no symbolic link leads to.

@@ -136,6 +136,18 @@ pub fn tools(name: &str) -> Vec<&'static str> {
     OURS.iter().find(|ours| fold(ours) == folded).map(|ours| vec![*ours]).unwrap_or_default()
 }
 
+/// How the names begin that a pattern such as `mcp__server__*` stands for. Only tools of MCP servers have patterns.
+///
+/// ```
+/// use brigade_core::alias::pattern;
+/// assert_eq!(pattern("mcp__files__*"), Some("mcp__files__"));
+/// assert_eq!(pattern("read_*"), None);
+/// ```
+pub fn pattern(name: &str) -> Option<&str> {
+    let start = name.trim().strip_suffix('*')?;
+    start.strip_prefix("mcp__").filter(|rest| !rest.is_empty()).map(|_| start)
+}
+
 fn fold(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
 }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, WaitStatus, getpid, getrlimit};
-use rustix::stdio::{stdin, stdout};
+use rustix::stdio::{stderr, stdin, stdout};
 
 use crate::os;
 use crate::output::BoundedOutput;
 use crate::processes::Children;
-use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report};
+use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Streams};
 use crate::{End, ResourceLimits};
 
 /// How often the guard looks for orphans to reap while nothing else happens.
@@ -119,13 +119,29 @@ fn start(job: &JobMessage) -> io::Result<(Pid, PipeReader)> {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(&job.command);
     command.env_clear().envs(job.environment.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    match job.streams {
+        Streams::Reported => {
+            command.stdin(Stdio::null()).stdout(writer.try_clone()?);
+        }
+        Streams::Carried => {
+            let socket = carried()?;
+            command.stdin(socket.try_clone()?).stdout(socket);
+        }
+    }
+    command.stderr(writer);
     os::confine(&mut command, getpid(), resource_limits(&job.limits));
     // The handle is dropped without a wait because `Children` reaps every child, this one included.
     let child = command.spawn()?;
     let main =
         Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("the command has no number"))?;
     Ok((main, reader))
+}
+
+/// Takes the socket out of the guard's own standard error: the runner is to see it closed when the command is gone.
+fn carried() -> io::Result<OwnedFd> {
+    let socket = stderr().try_clone_to_owned()?;
+    rustix::stdio::dup2_stderr(std::fs::File::open("/dev/null")?)?;
+    Ok(socket)
 }
 
 /// The limits to set, none above what this process may grant.

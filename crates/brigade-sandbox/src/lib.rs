@@ -41,5 +41,5 @@ pub use error::GuardError;
 pub use guard::guard_main;
 pub use job::{End, Finished, GuardCommand, Job, ResourceLimits};
 pub use lineage::runs_under;
-pub use runner::run;
+pub use runner::{run, serve};
 pub use stale::end_stale;

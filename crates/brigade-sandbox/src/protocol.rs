@@ -14,6 +14,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{End, Job, ResourceLimits};
 
+/// What the standard streams of a command are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Streams {
+    /// No input; output and errors are kept for the report.
+    #[default]
+    Reported,
+    /// Input and output are the socket that the guard got as its standard error; errors are kept for the report.
+    Carried,
+}
+
 /// The guard's first byte: it is in the process table under its mark and waits for the job.
 pub(crate) const READY: u8 = b'R';
 
@@ -32,10 +42,12 @@ pub(crate) struct JobMessage {
     pub(crate) time_limit: Duration,
     pub(crate) output_limit: usize,
     pub(crate) limits: ResourceLimits,
+    #[serde(default)]
+    pub(crate) streams: Streams,
 }
 
-impl From<&Job> for JobMessage {
-    fn from(job: &Job) -> Self {
+impl JobMessage {
+    pub(crate) fn new(job: &Job, streams: Streams) -> Self {
         Self {
             command: job.command.clone(),
             directory: job.directory.as_os_str().as_bytes().to_vec(),
@@ -43,11 +55,10 @@ impl From<&Job> for JobMessage {
             time_limit: job.time_limit,
             output_limit: job.output_limit,
             limits: job.limits,
+            streams,
         }
     }
-}
 
-impl JobMessage {
     pub(crate) fn directory(&self) -> PathBuf {
         PathBuf::from(OsString::from_vec(self.directory.clone()))
     }

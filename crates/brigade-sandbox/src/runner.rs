@@ -1,17 +1,19 @@
 //! The runner's side: starts a guard, hands the job over, waits for the report.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::processes::signal;
-use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report};
+use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Streams};
 use crate::{End, Finished, GuardCommand, GuardError, Job, os};
 
 /// How long a guard may take to say that it is ready. It only has to start, but the machine may be busy.
@@ -33,12 +35,38 @@ pub async fn run(
     job: Job,
     cancel: impl Future<Output = ()>,
 ) -> Result<Finished, GuardError> {
+    carry(guard, job, None, cancel).await
+}
+
+/// Runs a job whose standard input and output are the stream that is given back; the result has what it writes to
+/// standard error. The job starts when the future is first polled, and the stream ends with the last process.
+///
+/// Otherwise it is as [`run`] says: dropping the future ends everything.
+pub fn serve(
+    guard: GuardCommand,
+    job: Job,
+    cancel: impl Future<Output = ()>,
+) -> io::Result<(UnixStream, impl Future<Output = Result<Finished, GuardError>>)> {
+    // Programs do not expect an input that refuses to wait, so only this end does.
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let run = async move { carry(&guard, job, Some(theirs.into()), cancel).await };
+    Ok((UnixStream::from_std(ours)?, run))
+}
+
+async fn carry(
+    guard: &GuardCommand,
+    job: Job,
+    socket: Option<OwnedFd>,
+    cancel: impl Future<Output = ()>,
+) -> Result<Finished, GuardError> {
     job.check()?;
     let mut cancel = pin!(cancel);
+    let streams = if socket.is_some() { Streams::Carried } else { Streams::Reported };
     let time_limit = job.time_limit;
-    let message = protocol::frame(&JobMessage::from(&job))
+    let message = protocol::frame(&JobMessage::new(&job, streams))
         .map_err(|error| GuardError::InvalidJob { mark: job.mark.clone(), reason: error.to_string() })?;
-    let mut call = Call::start(guard, &job)?;
+    let mut call = Call::start(guard, &job, socket)?;
 
     let handed_over = tokio::select! {
         biased;
@@ -98,10 +126,11 @@ struct Call {
 
 impl Call {
     #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
-    fn start(guard: &GuardCommand, job: &Job) -> Result<Self, GuardError> {
+    fn start(guard: &GuardCommand, job: &Job, socket: Option<OwnedFd>) -> Result<Self, GuardError> {
         let mut command = Command::new(&guard.program);
         command.args(&guard.arguments).arg(&job.mark).env_clear();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(socket.map_or_else(Stdio::null, Stdio::from));
         os::detach(command.as_std_mut());
         let mut child = command.spawn().map_err(|source| GuardError::CannotStart {
             mark: job.mark.clone(),

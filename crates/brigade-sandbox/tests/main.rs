@@ -7,5 +7,6 @@
 
 mod ends;
 mod life;
+mod served;
 mod stale;
 mod support;

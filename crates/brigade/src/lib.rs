@@ -26,6 +26,7 @@ mod clock;
 mod jitter;
 pub mod lifecycle;
 pub mod live;
+pub mod mcp;
 pub mod model;
 mod runtime;
 mod secret;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brigade_core::alias;
 use brigade_core::event::{Answer, Speaker};
 use brigade_core::faces::delegate::Keep;
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE, settle_model};
@@ -369,7 +370,15 @@ impl Runtime {
         all.extend(DELEGATION_TOOLS.map(str::to_owned));
         let only = |names: &Option<Vec<String>>| match names {
             None => all.clone(),
-            Some(names) => names.iter().filter(|name| all.contains(*name)).cloned().collect(),
+            Some(names) => {
+                let is_named = |tool: &String| {
+                    let by = |name: &String| {
+                        name == tool || alias::pattern(name).is_some_and(|start| tool.starts_with(start))
+                    };
+                    names.iter().any(by)
+                };
+                all.iter().filter(|tool| is_named(tool)).cloned().collect()
+            }
         };
         // Whom a root can call in follows from the faces, not from its tools.
         let mut tools = only(&agent.tools);

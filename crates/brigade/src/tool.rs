@@ -124,6 +124,17 @@ pub struct ToolContext {
     pub stop: watch::Receiver<bool>,
 }
 
+impl ToolContext {
+    /// Waits until the call is to stop.
+    pub(crate) async fn asked_to_stop(&self) {
+        let mut stop = self.stop.clone();
+        if stop.wait_for(|stop| *stop).await.is_err() {
+            // Nobody is left who could ask.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 /// How commands are run.
 #[derive(Debug, Clone)]
 pub struct ShellSettings {

@@ -20,6 +20,13 @@ pub struct LocalModel {
     _process: Process,
 }
 
+/// The reference server of MCP with everything in it, over HTTP.
+pub struct Everything {
+    /// Where it is.
+    pub address: String,
+    _process: Process,
+}
+
 struct Process(Child);
 
 impl Aimock {
@@ -54,6 +61,36 @@ impl Aimock {
         let body = answer.split_once("\r\n\r\n").unwrap().1;
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
     }
+}
+
+impl Everything {
+    /// Starts it on a port that was free a moment ago: it takes none of its own choice.
+    pub fn start() -> Everything {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.unwrap().port();
+        let mut command = program("node");
+        command.arg(mcp_server("everything")).arg("streamableHttp").env("PORT", port.to_string());
+        let process = Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let begun = std::time::Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begun.elapsed().as_secs() < 60, "the server does not listen");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        Everything { address: format!("http://127.0.0.1:{port}/mcp"), _process: process }
+    }
+}
+
+/// Node.js, wherever `scripts/test` found it.
+#[expect(clippy::disallowed_methods, reason = "commands under test have another PATH than the tests")]
+pub fn node() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join("node")).find(|file| file.is_file());
+    found.unwrap_or_else(|| panic!("node is missing"))
+}
+
+/// A reference server of MCP, for node.
+pub fn mcp_server(name: &str) -> PathBuf {
+    tools(&format!("mcp/node_modules/@modelcontextprotocol/server-{name}/dist/index.js"))
 }
 
 impl LocalModel {

@@ -2,6 +2,7 @@
 
 use std::io::BufRead;
 
+use brigade::mcp::Servers;
 use brigade::{RunError, Runtime, Store};
 use brigade_core::view::{Question, Tree};
 use brigade_core::{CallId, SessionId};
@@ -44,7 +45,7 @@ pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, Failure> {
         {
             settings.folder = folder;
         }
-        let runtime = engine::runtime(&settings, store)?;
+        let runtime = engine::runtime(&settings, store, &Servers::default())?;
         let tree = read(&**runtime.store(), &wanted.session).await?;
         let open = open(&tree, &wanted);
         if !answer.words.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brigade::mcp::Servers;
 use brigade::{More, RunError, Runtime, Store, StoreError};
 use brigade_core::{SessionId, State, Status};
 use serde_json::json;
@@ -30,7 +31,7 @@ pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, Failure> {
         {
             settings.folder = folder;
         }
-        let runtime = engine::runtime(&settings, store)?;
+        let runtime = engine::runtime(&settings, store, &Servers::default())?;
         let (status, words) = stop(&runtime, &session).await?;
         match global.output_format {
             OutputFormat::Text => output::note(&words),

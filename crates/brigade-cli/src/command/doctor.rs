@@ -3,6 +3,7 @@
 mod config;
 mod machine;
 mod models;
+mod servers;
 mod store;
 mod team;
 
@@ -92,6 +93,7 @@ pub(crate) fn run(global: &Global, doctor: &Doctor) -> Result<Exit, Failure> {
         Section { name: "agents", findings: team::agents(&settings) },
         Section { name: "skills", findings: team::skills(&settings) },
         Section { name: "tools", findings: team::tools(&settings) },
+        Section { name: "mcp", findings: servers::findings(&settings, doctor.offline)? },
     ];
     let count = |level: Level| {
         let all = sections.iter().flat_map(|section| &section.findings);

@@ -22,7 +22,7 @@ pub(crate) fn run(global: Global, resume: Resume) -> Result<Exit, Failure> {
         let store = engine::store(&person)?;
         let session = named::session(&*store, &resume.id).await?;
         let settings = engine::at_home(&global, &resume.flags, &*store, &session).await?;
-        let runtime = engine::runtime(&settings, store)?;
+        let runtime = engine::runtime(&settings, store, &engine::servers(&settings).await?)?;
         match go_on(&global, &resume.flags, &settings, &runtime, &session).await? {
             GoneOn::Ended(exit) => Ok(exit),
             GoneOn::Held(error) => Err(error.into()),

@@ -33,8 +33,10 @@ pub(crate) fn start(
 ) -> Result<Exit, Failure> {
     let hints = Hints::new(global, flags);
     engine::many_threads()?.block_on(async {
+        // Until there is a session, an interrupt just ends the command, and its servers with it.
+        let servers = engine::servers(settings).await?;
         let mut interrupts = Interrupts::listen()?;
-        let runtime = engine::runtime(settings, engine::store(settings)?)?;
+        let runtime = engine::runtime(settings, engine::store(settings)?, &servers)?;
         let run = begin(&runtime, settings, flags, text).await?.start();
         let view = View::new(run.session().clone());
         let mut progress = Progress::new(global, &settings.environment);

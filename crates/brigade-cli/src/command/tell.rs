@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brigade::mcp::Servers;
 use brigade::{RunError, Store};
 use brigade_core::{SessionId, State};
 use serde_json::json;
@@ -29,17 +30,22 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
         let store = engine::store(&person)?;
         let session = named::session(&*store, &tell.id).await?;
         let settings = engine::at_home(&global, &tell.flags, &*store, &session).await?;
-        let runtime = engine::runtime(&settings, store)?;
+        let runtime = engine::runtime(&settings, store.clone(), &Servers::default())?;
         runtime.tell(&session, &text).await?;
         let root = session.root_id();
         if root != session && is_run(&**runtime.store(), &root).await? {
             return told(&global, &session);
         }
         for _ in 0..GLANCES {
-            match go_on(&global, &tell.flags, &settings, &runtime, &session).await {
-                Ok(GoneOn::Ended(exit)) => return Ok(exit),
-                Ok(GoneOn::Held(_)) => {}
-                Err(failure) => return Err(failure.hint("The words are recorded all the same.")),
+            // Servers are started only for a session that nobody runs.
+            if !is_run(&*store, &session).await? {
+                let servers = engine::servers(&settings).await?;
+                let runtime = engine::runtime(&settings, store.clone(), &servers)?;
+                match go_on(&global, &tell.flags, &settings, &runtime, &session).await {
+                    Ok(GoneOn::Ended(exit)) => return Ok(exit),
+                    Ok(GoneOn::Held(_)) => {}
+                    Err(failure) => return Err(failure.hint("The words are recorded all the same.")),
+                }
             }
             if !came_too_late(&**runtime.store(), &session).await? {
                 break;

@@ -10,15 +10,22 @@ use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::render::{fit, pad};
+use crate::safe;
 use crate::settings::Settings;
 
 /// Runs it.
 pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, Failure> {
-    let ToolsCommand::List = tools.command;
+    let ToolsCommand::List { servers } = tools.command;
     let settings = Settings::to_look(global)?;
     let library = engine::library_settings(&settings)?;
     let mut offered: Vec<(String, String, serde_json::Value)> =
         library.tools.iter().chain(library.skills.tool()).map(|tool| entry(tool.spec())).collect();
+    if servers {
+        let servers = engine::one_thread()?.block_on(engine::servers(&settings))?;
+        offered.extend(servers.tools().iter().map(|tool| entry(tool.spec())));
+    } else {
+        offered.extend(settings.servers.iter().map(|server| not_started(&server.name)));
+    }
     offered.push((
         MESSAGE.to_owned(),
         "Send the person a short message now, while you go on working".to_owned(),
@@ -40,7 +47,11 @@ pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, Failure> {
                 .iter()
                 .map(|(name, description, _)| {
                     let sentence = description.split(". ").next().unwrap_or_default();
-                    format!("{} {}", pad(name, 17), fit(sentence.trim_end_matches('.'), 110))
+                    format!(
+                        "{} {}",
+                        pad(&safe::line(name), 17),
+                        fit(&safe::line(sentence.trim_end_matches('.')), 110)
+                    )
                 })
                 .collect();
             output::text(&lines.join("\n"))?;
@@ -58,6 +69,12 @@ pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Stands for the tools of a server, which only the server knows.
+fn not_started(server: &str) -> (String, String, serde_json::Value) {
+    let about = "Tools of an MCP server, which is not started for this list (--servers starts it)";
+    (format!("mcp__{}__*", server.to_lowercase()), about.to_owned(), json!({ "category": "other" }))
 }
 
 fn entry(spec: &ToolSpec) -> (String, String, serde_json::Value) {

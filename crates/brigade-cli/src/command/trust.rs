@@ -73,8 +73,8 @@ fn nothing_there(folder: &Path) -> Failure {
         return Failure::usage(format!("{} is not a folder", folder.display()));
     }
     Failure::usage(format!(
-        "there is nothing to trust in {} or above it: a project has a folder .brigade, or agents of another tool such \
-         as .claude/agents; your home folder is yours and needs no trust",
+        "there is nothing to trust in {} or above it: a project has a folder .brigade, a file .mcp.json, or \
+         agents of another tool such as .claude/agents; your home folder is yours and needs no trust",
         folder.display()
     ))
 }

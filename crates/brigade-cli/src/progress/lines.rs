@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use brigade::Live;
-use brigade_core::event::{Answer, CallFault};
+use brigade_core::event::CallFault;
 use brigade_core::{Event, Record, Status};
 
-use super::said;
+use super::{answered, said};
 use crate::follow::View;
 use crate::output;
 use crate::render::question;
@@ -40,7 +40,7 @@ impl Lines {
     }
 
     pub(super) fn see(&mut self, live: &Live, view: &View) {
-        if let Some(words) = said(live, view) {
+        if let Some(words) = said(live, view).or_else(|| answered(live, view)) {
             output::note(&words);
         } else if let Live::Waiting { session, why } = live {
             if self.waited.is_none_or(|at| at.elapsed() >= WAIT_NEWS) {
@@ -74,14 +74,6 @@ impl Lines {
                 let what = safe::line(question.what.as_str());
                 let (name, store) = (question.name(), &self.store);
                 Some(format!("{who} asks: {what} (brigade answer {name}{store} yes|no)"))
-            }
-            Event::Answered { answer, by, .. } => {
-                let answer = match answer {
-                    Answer::Once => "yes",
-                    Answer::Always(_) => "always",
-                    Answer::Deny { .. } => "no",
-                };
-                Some(format!("{label}: answered {answer} by {}", safe::line(by)))
             }
             Event::ToolStarted { call, .. } if calls => {
                 Some(format!("{label}: {}", view.call(&record.session, *call)))

@@ -14,6 +14,8 @@ use crate::failure::Failure;
 pub(crate) struct Layers {
     table: Table,
     origins: BTreeMap<Vec<String>, String>,
+    /// The file of the project, if one was added.
+    project: Option<String>,
 }
 
 impl Layers {
@@ -43,6 +45,14 @@ impl Layers {
         self.origins.iter().find(|(path, _)| inside(path)).map_or("config", |(_, origin)| origin)
     }
 
+    /// Whether something in a section comes from the project.
+    pub(super) fn is_of_project(&self, section: &[&str]) -> bool {
+        let inside =
+            |path: &[String]| path.len() >= section.len() && path.iter().zip(section).all(|(a, b)| a == b);
+        let mut origins = self.origins.iter().filter(|(path, _)| inside(path));
+        self.project.is_some() && origins.any(|(_, origin)| Some(origin) == self.project.as_ref())
+    }
+
     /// Adds `config.toml`, or `config.json` beside it.
     pub(super) fn add_file(&mut self, toml_file: &Path) -> Result<(), Failure> {
         match parse(toml_file, read)? {
@@ -57,6 +67,13 @@ impl Layers {
         let ProjectConfig { table, file } = project;
         let mut table = table.clone();
         let mut joined = Vec::new();
+        self.project = Some(file.clone());
+        // A server of the person keeps its name: parts of another could send its keys elsewhere.
+        if let Some(Value::Table(servers)) = table.get_mut("mcpServers")
+            && let Some(Value::Table(own)) = self.table.get("mcpServers")
+        {
+            servers.retain(|name, _| !own.contains_key(name));
+        }
         if let Some(Value::Table(rules)) = table.get_mut("permissions") {
             for (list, value) in rules.iter_mut() {
                 let path = vec!["permissions".to_owned(), list.clone()];
@@ -156,7 +173,7 @@ impl Layers {
         fn hide(table: &mut Table) {
             for (key, value) in table.iter_mut() {
                 match value {
-                    Value::Table(inner) if key == "env" => {
+                    Value::Table(inner) if key == "env" || key == "headers" => {
                         inner.iter_mut().for_each(|(_, value)| *value = Value::String("(hidden)".to_owned()));
                     }
                     Value::Table(inner) => hide(inner),
@@ -190,7 +207,14 @@ pub(super) fn parse(
         (None, Some(text)) => (json_file.as_path(), from_json(&text)),
     };
     let origin = file.display().to_string();
-    let table = table.map_err(|error| Failure::usage(format!("{origin}: {}", error.trim_end())))?;
+    let table = table.map_err(|error| {
+        let failure = Failure::usage(format!("{origin}: {}", error.trim_end()));
+        if error.contains("duplicate key") {
+            return failure
+                .hint("It stands in the file already: put the lines beneath the one that is there.");
+        }
+        failure
+    })?;
     Ok(Some((table, origin)))
 }
 
@@ -204,7 +228,7 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-fn from_json(text: &str) -> Result<Table, String> {
+pub(super) fn from_json(text: &str) -> Result<Table, String> {
     let value = brigade_core::json::parse(text).map_err(|error| error.to_string())?;
     let value =
         Value::try_from(value).map_err(|error| format!("this has no place in a configuration: {error}"))?;

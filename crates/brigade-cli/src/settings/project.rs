@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::{SCRIPT, keys, layers};
+use super::{SCRIPT, keys, layers, servers};
 use crate::failure::Failure;
-use crate::trust::{Content, Files};
+use crate::trust::{Content, Files, MCP_FILE};
+
+const MCP_SERVERS: &str = "mcpServers";
 
 /// What a project may set. Whatever is not in this list is for the person alone, also if it is a key of tomorrow:
 ///
@@ -28,7 +30,7 @@ const MAY_SET: [&str; 12] = [
     "budget",
     "limits",
     "permissions",
-    "mcpServers",
+    MCP_SERVERS,
     "acp",
 ];
 
@@ -42,7 +44,8 @@ pub(crate) struct ProjectConfig {
 }
 
 impl ProjectConfig {
-    /// Reads `.brigade/config.toml` or `.brigade/config.json` from the files of a project, as they were hashed.
+    /// Reads `.brigade/config.toml` or `.brigade/config.json`, and `.mcp.json`, from the files of a project, as they
+    /// were hashed.
     pub(crate) fn read(root: &Path, files: &Files) -> Result<Option<ProjectConfig>, Failure> {
         let text = |file: &Path| {
             let found = file.strip_prefix(root).ok().and_then(|path| files.get(path));
@@ -59,9 +62,20 @@ impl ProjectConfig {
                 Some(Content::Other(_)) => Err(wrong("is not a file")),
             }
         };
-        let Some((mut table, file)) = layers::parse(&root.join(".brigade/config.toml"), text)? else {
+        let (mut table, mut file) =
+            layers::parse(&root.join(".brigade/config.toml"), text)?.unwrap_or_default();
+        let foreign = root.join(MCP_FILE);
+        if let Some(text) = text(&foreign)? {
+            let foreign = foreign.display().to_string();
+            let found = servers::from_foreign(&text);
+            let found = found.map_err(|problem| Failure::usage(format!("{foreign}: {problem}")))?;
+            keys::check(&found).map_err(|problem| Failure::usage(format!("{foreign}: {problem}")))?;
+            file = if file.is_empty() { foreign } else { format!("{file} and {foreign}") };
+            add_servers(&mut table, found);
+        }
+        if file.is_empty() {
             return Ok(None);
-        };
+        }
         keys::check(&table).map_err(|problem| Failure::usage(format!("{file}: {problem}")))?;
         if let Some(key) = table.keys().find(|key| !MAY_SET.contains(&key.as_str())) {
             return Err(Failure::usage(format!(
@@ -88,6 +102,17 @@ impl ProjectConfig {
         let mut values = Vec::new();
         collect(&self.table, "", &mut values);
         values
+    }
+}
+
+/// Adds servers that the configuration does not name itself.
+fn add_servers(table: &mut Table, found: Table) {
+    let Some(Value::Table(found)) = found.into_iter().next().map(|(_, servers)| servers) else { return };
+    let section = table.entry(MCP_SERVERS).or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(servers) = section {
+        for (name, server) in found {
+            servers.entry(name).or_insert(server);
+        }
     }
 }
 

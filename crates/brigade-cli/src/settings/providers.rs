@@ -153,6 +153,11 @@ impl Providers {
         Ok(Providers(providers))
     }
 
+    /// Whether a variable holds the key of one of them.
+    pub(super) fn has_key_in(&self, variable: &str) -> bool {
+        self.0.values().any(|provider| provider.key == variable)
+    }
+
     /// Their names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)

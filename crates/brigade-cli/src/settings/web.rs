@@ -61,6 +61,14 @@ impl Raw {
 }
 
 impl Web {
+    /// Whether a variable holds the key of the search engine.
+    pub(super) fn has_key_in(&self, variable: &str) -> bool {
+        match &self.engine {
+            Some(Engine::Brave { key } | Engine::Tavily { key }) => key == variable,
+            Some(Engine::SearXng { .. }) | None => false,
+        }
+    }
+
     /// The settings of the library, with the key that the environment holds.
     pub(crate) fn library(&self, environment: &Environment) -> Result<WebSettings, Failure> {
         let secret = |name: &str| {

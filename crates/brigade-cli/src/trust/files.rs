@@ -23,6 +23,9 @@ const COVERED: [&str; 7] = [
     ".codex/agents",
 ];
 
+/// The file that names servers of tools. It is hashed as well.
+pub(crate) const MCP_FILE: &str = ".mcp.json";
+
 /// The longest file.
 const MOST_BYTES: u64 = 1024 * 1024;
 /// All files together.
@@ -66,6 +69,13 @@ impl Files {
         let mut scan = Scan { root, files: Files::default(), count: 0, bytes: 0 };
         for covered in COVERED {
             scan.descend(folder.as_fd(), Path::new(covered))?;
+        }
+        let servers = Path::new(MCP_FILE);
+        if scan
+            .kind(folder.as_fd(), servers.as_os_str(), servers)?
+            .is_some_and(|kind| kind != FileType::Directory)
+        {
+            scan.entry(folder.as_fd(), servers.as_os_str(), servers, 0)?;
         }
         Ok(scan.files)
     }

@@ -19,6 +19,7 @@ mod export;
 mod faces;
 mod formats;
 mod init;
+mod mcp;
 mod mistakes;
 mod models;
 mod named;

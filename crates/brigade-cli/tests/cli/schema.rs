@@ -89,6 +89,7 @@ fn both_take_the_same() {
         "permissions.deny = ['shell(git push)', 'mcp__any__*', 'web_fetch(*.example.com)', 'write_file(**/*.lock)']",
         "prices.'openai/gpt-5' = { input = 1, output = '2.5' }",
         "mcpServers.files = { command = 'x', args = ['a'], env = { A = 'b' } }",
+        "mcpServers.web = { type = 'http', url = 'https://x.example/mcp', headers = { A = 'b' }, timeout = '2m' }",
         "providers.ollama.concurrency = 1",
     ] {
         assert_eq!(both.take(good), (true, true), "{good}");

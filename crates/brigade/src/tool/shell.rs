@@ -10,7 +10,6 @@ use brigade_core::permission::Subject;
 use brigade_sandbox::{End, Finished, Job, ResourceLimits};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::sync::watch;
 
 use super::{Tool, ToolContext};
 
@@ -74,17 +73,10 @@ impl Tool for Shell {
             limits: ResourceLimits::default(),
             mark: format!("{}:{}", context.session, context.call),
         };
-        match brigade_sandbox::run(&settings.guard, job, asked_to_stop(context.stop.clone())).await {
+        match brigade_sandbox::run(&settings.guard, job, context.asked_to_stop()).await {
             Ok(finished) => report(&finished, settings.output_limit, time_limit),
             Err(cause) => ToolOutput::error(cause.to_string()),
         }
-    }
-}
-
-async fn asked_to_stop(mut stop: watch::Receiver<bool>) {
-    if stop.wait_for(|stop| *stop).await.is_err() {
-        // Nobody is left who could ask.
-        std::future::pending::<()>().await;
     }
 }
 

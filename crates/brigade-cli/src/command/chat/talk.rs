@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use brigade::mcp::Servers;
 use brigade::{Asks, Prepared, RunError, Runtime, Store, StoreError, Workspace};
 use brigade_core::delegation::Waiting;
 use brigade_core::permission::Mode;
@@ -25,6 +26,8 @@ pub(super) struct Talk {
     pub(super) global: Global,
     flags: Flags,
     pub(super) settings: Settings,
+    /// The servers of tools, which outlive a change of model or mode.
+    servers: Servers,
     pub(super) runtime: Runtime,
     store: Arc<dyn Store>,
     /// What is known of the session, once there is one.
@@ -62,11 +65,13 @@ impl Talk {
             None => settings,
         };
         let settings = suited(settings, &global);
-        let runtime = engine::runtime(&settings, store.clone())?;
+        let servers = engine::servers(&settings).await?;
+        let runtime = engine::runtime(&settings, store.clone(), &servers)?;
         let mut talk = Talk {
             global,
             flags,
             settings,
+            servers,
             runtime,
             store,
             view: None,
@@ -195,7 +200,8 @@ impl Talk {
         let flags = Flags { cwd: None, ..self.flags.clone() };
         let settings = engine::at_home(&self.global, &flags, &*self.store, session).await?;
         let settings = suited(settings, &self.global);
-        self.runtime = engine::runtime(&settings, self.store.clone())?;
+        self.servers = engine::servers(&settings).await?;
+        self.runtime = engine::runtime(&settings, self.store.clone(), &self.servers)?;
         (self.settings, self.flags) = (settings, flags);
         self.load(session).await
     }
@@ -217,7 +223,7 @@ impl Talk {
         };
         engine::check_model(&settings)?;
         let settings = suited(settings, &self.global);
-        self.runtime = engine::runtime(&settings, self.store.clone())?;
+        self.runtime = engine::runtime(&settings, self.store.clone(), &self.servers)?;
         (self.settings, self.flags) = (settings, flags);
         Ok(())
     }

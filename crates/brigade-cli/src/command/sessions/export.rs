@@ -24,6 +24,14 @@ pub(super) fn file(export: &SessionsExport) -> Option<&Path> {
 /// Refuses before anything is read what could not be written in the end.
 pub(super) fn check(export: &SessionsExport) -> Result<(), Failure> {
     let Some(file) = file(export) else { return Ok(()) };
+    let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let known = ["", "jsonl", "ndjson", "json", "txt", "log", "md", "markdown", "html", "htm"];
+    if export.format.is_none() && !known.contains(&ending.as_str()) {
+        return Err(Failure::usage(format!(
+            "{} could be anything: end the name with .html, .md or .jsonl, or say --format",
+            file.display()
+        )));
+    }
     match std::fs::metadata(file) {
         Ok(found) if !found.is_file() => Err(Failure::usage(format!(
             "{} is no file that could be replaced; for a pipe or a device, leave --output out",

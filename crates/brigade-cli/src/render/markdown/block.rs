@@ -100,7 +100,8 @@ impl Page {
                 let text = if self.colour == Colour::On { text.to_string() } else { format!("`{text}`") };
                 self.flow.push(Look { code: true, ..self.look }, &text);
             }
-            Event::SoftBreak => self.flow.push(self.look, " "),
+            // Models end lines where they mean it.
+            Event::SoftBreak => self.flow.push(self.look, "\n"),
             Event::HardBreak => self.flow.push(self.look, "\n"),
             Event::Rule => {
                 self.end_paragraph();

@@ -171,6 +171,9 @@ const MCP_SERVER: Kind = Section(&[
     ("args", Texts, "Its arguments"),
     ("env", Named(&Text), "Its variables"),
     ("url", Text, "Where it is, if it is not started here"),
+    ("headers", Named(&Text), "Headers of requests to it"),
+    ("timeout", Time, "How long a call may take"),
+    ("type", Text, "How it is spoken to: stdio or http; it also follows from command and url"),
 ]);
 
 const ACP_SERVER: Kind = Section(&[

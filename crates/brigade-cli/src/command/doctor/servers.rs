@@ -1,0 +1,33 @@
+//! The servers of tools.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, wait_for};
+use crate::engine;
+use crate::failure::Failure;
+use crate::settings::Settings;
+
+/// Starts every server and counts its tools; offline, servers are only named.
+pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, Failure> {
+    if settings.servers.is_empty() {
+        return Ok(vec![Finding::note(
+            "none; mcpServers in the configuration or .mcp.json of a project name them",
+        )]);
+    }
+    let names = settings.servers.iter().map(|server| server.name.as_str());
+    if offline {
+        return Ok(names.map(|name| Finding::note(format!("{name}: not started"))).collect());
+    }
+    let (servers, problems) = wait_for(engine::started(settings))??;
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for tool in servers.tools() {
+        let server = tool.spec().name.split("__").nth(1).unwrap_or_default();
+        *counts.entry(server.to_owned()).or_default() += 1;
+    }
+    let mut findings: Vec<Finding> =
+        counts.into_iter().map(|(name, count)| Finding::ok(format!("{name}: {count} tools"))).collect();
+    findings.extend(problems.iter().map(|problem| {
+        Finding::warn(problem.to_string(), "Mend its entry in mcpServers; runs go on without it")
+    }));
+    Ok(findings)
+}

@@ -1,0 +1,212 @@
+//! The section `mcpServers`, and `.mcp.json` of a project.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use brigade::Secret;
+use brigade::mcp::{Address, CALL_TIME, Definition, Problem, Program, START_TIME, Way};
+use brigade_sandbox::GuardCommand;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::{Settings, duration, keys, layers};
+use crate::failure::Failure;
+
+/// Variables of the person that a server sees without being given them.
+const PASSED: [&str; 2] = ["PATH", "HOME"];
+/// Variables that stand for keys of our own configuration.
+const OWN_PREFIX: &str = "BRIGADE_";
+
+/// A server as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Raw {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    command: Option<String>,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    url: Option<String>,
+    headers: BTreeMap<String, String>,
+    timeout: Option<Value>,
+}
+
+/// A server whose variables are not filled in yet: values are kept nowhere longer than they are needed.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// Its name.
+    pub(crate) name: String,
+    raw: Hidden,
+    timeout: Duration,
+    /// Whether a project names it, in part or as a whole.
+    is_of_project: bool,
+}
+
+/// What may hold keys is not shown.
+struct Hidden(Raw);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// Reads the section.
+pub(super) fn resolve(raw: BTreeMap<String, Raw>, layers: &layers::Layers) -> Result<Vec<Server>, Failure> {
+    let server = |(name, raw): (String, Raw)| {
+        let timeout = duration(raw.timeout.as_ref(), CALL_TIME)?;
+        if timeout.is_zero() {
+            return Err(Failure::usage(format!("mcpServers.{name}.timeout is 0; give calls some time")));
+        }
+        let is_of_project = layers.is_of_project(&["mcpServers", &name]);
+        Ok(Server { name, raw: Hidden(raw), timeout, is_of_project })
+    };
+    raw.into_iter().map(server).collect()
+}
+
+impl Settings {
+    /// The servers that can be started, and what is wrong with the others.
+    pub(crate) fn mcp_definitions(&self, guard: &GuardCommand) -> (Vec<Definition>, Vec<Problem>) {
+        let (mut definitions, mut problems) = (Vec::new(), Vec::new());
+        for server in &self.servers {
+            match server.definition(self, guard) {
+                Ok(definition) => definitions.push(definition),
+                Err(what) => problems.push(Problem { server: server.name.clone(), what }),
+            }
+        }
+        (definitions, problems)
+    }
+}
+
+impl Server {
+    fn definition(&self, settings: &Settings, guard: &GuardCommand) -> Result<Definition, String> {
+        let Hidden(raw) = &self.raw;
+        let fill = |text: &str| filled(text, |name| self.variable(name, settings));
+        let pairs = |pairs: &BTreeMap<String, String>| -> Result<Vec<(String, Secret)>, String> {
+            pairs.iter().map(|(name, value)| Ok((name.clone(), Secret::new(fill(value)?)))).collect()
+        };
+        let way = match (raw.kind.as_deref(), &raw.command, &raw.url) {
+            (Some("sse"), ..) => {
+                return Err(
+                    "servers that speak the older SSE are not supported; ask for its streamable HTTP \
+                            address and write `type = \"http\"`"
+                        .to_owned(),
+                );
+            }
+            (_, Some(_), Some(_)) => {
+                return Err("it has both `command` and `url`; keep one of them".to_owned());
+            }
+            (_, None, None) => {
+                return Err("it has neither `command` nor `url`; write how it is reached".to_owned());
+            }
+            (_, Some(command), None) => {
+                let passed = settings.environment.shell.iter();
+                let passed =
+                    passed.filter(|(name, _)| PASSED.contains(&name.as_str()) && !raw.env.contains_key(name));
+                let mut environment: Vec<_> =
+                    passed.map(|(name, value)| (name.clone(), Secret::new(value))).collect();
+                environment.extend(pairs(&raw.env)?);
+                Way::Program(Program {
+                    guard: guard.clone(),
+                    directory: settings.folder.clone(),
+                    command: fill(command)?,
+                    arguments: raw.args.iter().map(|word| fill(word)).collect::<Result<_, _>>()?,
+                    environment,
+                })
+            }
+            (_, None, Some(url)) => {
+                Way::Http(Address { url: Secret::new(fill(url)?), headers: pairs(&raw.headers)? })
+            }
+        };
+        Ok(Definition { name: self.name.clone(), way, call_time: self.timeout, start_time: START_TIME })
+    }
+
+    /// A variable that a definition names. A project may not ask for the keys that models are paid with.
+    fn variable(&self, name: &str, settings: &Settings) -> Result<Option<String>, String> {
+        let is_ours = name.starts_with(OWN_PREFIX)
+            || settings.providers.has_key_in(name)
+            || settings.web.has_key_in(name);
+        if self.is_of_project && is_ours {
+            return Err(format!(
+                "a project may not give it {name}, only you can; define it in your own configuration"
+            ));
+        }
+        Ok(settings.environment.variable(name))
+    }
+}
+
+/// Fills in `${NAME}` and `${NAME:-otherwise}`.
+fn filled(text: &str, variable: impl Fn(&str) -> Result<Option<String>, String>) -> Result<String, String> {
+    let mut whole = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((inside, behind)) = after.split_once('}') else { break };
+        let (name, otherwise) = match inside.split_once(":-") {
+            Some((name, otherwise)) => (name, Some(otherwise)),
+            None => (inside, None),
+        };
+        let value = variable(name)?.filter(|value| !value.is_empty() || otherwise.is_none());
+        let value = value.or_else(|| otherwise.map(str::to_owned));
+        let value = value.ok_or_else(|| format!("it needs the variable {name}, which is not set"))?;
+        whole.push_str(before);
+        whole.push_str(&value);
+        rest = behind;
+    }
+    whole.push_str(rest);
+    Ok(whole)
+}
+
+/// The servers of `.mcp.json`, in the words of our own configuration. Other programs have more keys, which say nothing
+/// here.
+pub(super) fn from_foreign(text: &str) -> Result<Table, String> {
+    let mut table = layers::from_json(text)?;
+    let Some(servers) = table.remove("mcpServers") else { return Ok(Table::new()) };
+    let Value::Table(mut servers) = servers else { return Err("`mcpServers` is no object".to_owned()) };
+    for (name, server) in &mut servers {
+        let Value::Table(server) = server else { return Err(format!("`mcpServers.{name}` is no object")) };
+        server
+            .retain(|key, _| keys::kind(&["mcpServers".to_owned(), name.clone(), key.to_owned()]).is_some());
+        // They count in milliseconds, we in seconds.
+        if let Some(Value::Integer(millis)) = server.get("timeout") {
+            let seconds = (*millis).max(1).saturating_add(999) / 1_000;
+            server.insert("timeout".to_owned(), Value::Integer(seconds));
+        }
+    }
+    Ok(Table::from_iter([("mcpServers".to_owned(), Value::Table(servers))]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_filled_in_once() {
+        let variable = |name: &str| match name {
+            "A" => Ok(Some("one".to_owned())),
+            "LOOP" => Ok(Some("${A}".to_owned())),
+            "EMPTY" => Ok(Some(String::new())),
+            "KEY" => Err("no".to_owned()),
+            _ => Ok(None),
+        };
+        let filled = |text: &str| filled(text, variable);
+        assert_eq!(filled("x ${A}${A}!"), Ok("x oneone!".to_owned()));
+        assert_eq!(filled("${LOOP} $A ${"), Ok("${A} $A ${".to_owned()));
+        assert_eq!(filled("${B:-two} ${EMPTY:-three} ${EMPTY}"), Ok("two three ".to_owned()));
+        assert_eq!(filled("${KEY}"), Err("no".to_owned()));
+        assert_eq!(filled("${B}"), Err("it needs the variable B, which is not set".to_owned()));
+    }
+
+    #[test]
+    fn files_of_other_programs_are_read() {
+        let text = r#"{"inputs": [], "mcpServers": {"a": {"type": "stdio", "command": "x", "args": ["y"], "disabled": false,
+            "timeout": 90000}}}"#;
+        let table = from_foreign(text).unwrap();
+        assert!(keys::check(&table).is_ok());
+        assert_eq!(table["mcpServers"]["a"]["timeout"].as_integer(), Some(90));
+        assert!(table["mcpServers"]["a"].get("disabled").is_none());
+        assert!(from_foreign("{}").unwrap().is_empty());
+        for wrong in ["[]", r#"{"mcpServers": []}"#, r#"{"mcpServers": {"a": 1}}"#, r#"{"a": 1, "a": 2}"#] {
+            assert!(from_foreign(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Tools of other programs, by the Model Context Protocol.
+//!
+//! [`Servers::start`] connects to servers, asks each for its tools and makes one tool of ours from each of theirs, called
+//! `mcp__server__tool`; resources and prompts are read by a tool each. A runtime has one set of servers, which all sessions of its trees share. A server is a stranger:
+//! what it sends is bounded in length, number and time, its processes run under a guard and end with the set, and it
+//! sees no variable that its definition does not give it.
+//!
+//! What a server said about a tool when it was connected is what agents were told and people approved. A tool that is
+//! described differently later, or that is new, is not used by this set.
+
+mod beside;
+mod connect;
+mod content;
+mod extra;
+mod fate;
+mod line;
+mod name;
+mod server;
+mod tool;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade_sandbox::GuardCommand;
+
+use crate::secret::Secret;
+use crate::tool::{AnyTool, Toolbox};
+use server::Server;
+
+/// How long a call may take where a definition does not say.
+pub const CALL_TIME: Duration = Duration::from_secs(60);
+/// How long a server may take to start and to list its tools where a definition does not say.
+pub const START_TIME: Duration = Duration::from_secs(30);
+
+/// A server that is to be used.
+#[derive(Debug, Clone)]
+pub struct Definition {
+    /// Its name: letters, digits, `-` and single `_`. Capital letters are read as small ones.
+    pub name: String,
+    /// How it is reached.
+    pub way: Way,
+    /// How long a call may take.
+    pub call_time: Duration,
+    /// How long it may take to start and to list its tools.
+    pub start_time: Duration,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone)]
+pub enum Way {
+    /// It is started here, and spoken to over its standard input and output.
+    Program(Program),
+    /// It is somewhere else, and spoken to over HTTP.
+    Http(Address),
+}
+
+/// A server that is started here.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// The program that guards it.
+    pub guard: GuardCommand,
+    /// The folder that it starts in.
+    pub directory: PathBuf,
+    /// The program, by its path or by its name in `PATH`.
+    pub command: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Exactly the environment that it gets.
+    pub environment: Vec<(String, Secret)>,
+}
+
+/// A server that is somewhere else.
+#[derive(Debug, Clone)]
+pub struct Address {
+    /// Where it is. It may hold a key, so it is not shown.
+    pub url: Secret,
+    /// Headers of every request.
+    pub headers: Vec<(String, Secret)>,
+}
+
+/// Something that a server offers and that cannot be used, or a server that cannot be used at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The server, as its definition calls it.
+    pub server: String,
+    /// What is wrong, and what to do about it.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MCP server '{}': {}", self.server, self.what)
+    }
+}
+
+/// Servers that are connected. They end when this and all tools of it are dropped.
+#[derive(Clone, Default)]
+pub struct Servers {
+    tools: Vec<Arc<dyn AnyTool>>,
+    problems: Vec<Problem>,
+}
+
+impl Servers {
+    /// Connects to all of them at once. A server that cannot be used is a problem; the others go on.
+    pub async fn start(definitions: Vec<Definition>) -> Servers {
+        let mut servers = Servers::default();
+        let mut named: BTreeMap<String, Vec<Definition>> = BTreeMap::new();
+        for definition in definitions {
+            match name::server(&definition.name) {
+                Ok(name) => named.entry(name).or_default().push(definition),
+                Err(what) => servers.problems.push(Problem { server: definition.name, what }),
+            }
+        }
+        let mut wanted = Vec::new();
+        for (name, mut same) in named {
+            match same.pop() {
+                Some(definition) if same.is_empty() => wanted.push((name, definition)),
+                Some(definition) => servers.problems.push(Problem {
+                    server: definition.name,
+                    what: format!("several servers would be called '{name}'; rename all but one"),
+                }),
+                None => {}
+            }
+        }
+        let started = wanted.into_iter().map(|(name, definition)| async move {
+            let server = definition.name.clone();
+            (server, Server::start(name, definition).await)
+        });
+        for (server, outcome) in futures::future::join_all(started).await {
+            let problem = |what| Problem { server: server.clone(), what };
+            match outcome {
+                Ok((offered, problems)) => {
+                    servers.problems.extend(problems.into_iter().map(problem));
+                    servers.tools.extend(offered);
+                }
+                Err(what) => servers.problems.push(problem(what)),
+            }
+        }
+        servers
+    }
+
+    /// What cannot be used.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// The tools of all servers.
+    pub fn tools(&self) -> &[Arc<dyn AnyTool>] {
+        &self.tools
+    }
+}
+
+impl Toolbox {
+    /// Adds the tools of servers.
+    pub fn with_servers(self, servers: &Servers) -> Toolbox {
+        servers.tools.iter().cloned().fold(self, Toolbox::with_any)
+    }
+}

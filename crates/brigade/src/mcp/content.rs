@@ -1,0 +1,126 @@
+//! What a server answers, as text for a model.
+
+use std::fmt::Write;
+
+use brigade_core::ToolOutput;
+use rmcp::model::{CallToolResult, ContentBlock, GetPromptResult, ResourceContents, Role};
+
+/// How much of an answer a model reads.
+const MOST: usize = 64 << 10;
+
+/// The result of a call.
+pub(super) fn output(result: &CallToolResult) -> ToolOutput {
+    let mut parts: Vec<String> = result.content.iter().map(block).collect();
+    // Servers repeat structured content as text for older clients; where they do not, it is the answer.
+    if let Some(structured) = result.structured_content.as_ref().filter(|_| parts.is_empty()) {
+        parts.push(structured.to_string());
+    }
+    let text = match parts.is_empty() {
+        true => "(no output)".to_owned(),
+        false => bounded(parts.join("\n")),
+    };
+    match result.is_error {
+        Some(true) => ToolOutput::error(text),
+        Some(false) | None => ToolOutput::ok(text),
+    }
+}
+
+/// One part of an answer. What is no text is only named.
+fn block(block: &ContentBlock) -> String {
+    match block {
+        ContentBlock::Text(text) => text.text.clone(),
+        ContentBlock::Image(image) => bytes("image", &image.mime_type, &image.data),
+        ContentBlock::Audio(audio) => bytes("audio", &audio.mime_type, &audio.data),
+        ContentBlock::Resource(embedded) => resource(&embedded.resource),
+        ContentBlock::ResourceLink(link) => format!("(resource {}: {})", link.name, link.uri),
+        _ => "(content of a kind that is not known here)".to_owned(),
+    }
+}
+
+/// What a resource holds.
+pub(super) fn resource(contents: &ResourceContents) -> String {
+    match contents {
+        ResourceContents::TextResourceContents { uri, text, .. } => format!("{uri}:\n{text}"),
+        ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+            let kind = mime_type.as_deref().unwrap_or("unknown type");
+            format!("{uri}: {}", bytes("data", kind, blob))
+        }
+        _ => "(a resource of a kind that is not known here)".to_owned(),
+    }
+}
+
+/// A prompt that was filled in.
+pub(super) fn prompt(result: &GetPromptResult) -> ToolOutput {
+    let said = result.messages.iter().map(|message| {
+        let who = match message.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        format!("{who}: {}", block(&message.content))
+    });
+    let said: Vec<String> = said.collect();
+    ToolOutput::ok(bounded(said.join("\n")))
+}
+
+/// A line of a list.
+pub(super) fn entry(name: &str, more: &str, description: Option<&str>) -> String {
+    let description = description.map(|text| format!(": {}", text.trim())).unwrap_or_default();
+    format!("{name} ({more}){description}")
+}
+
+/// A list of what there is.
+pub(super) fn list(entries: impl Iterator<Item = String>) -> ToolOutput {
+    let entries: Vec<String> = entries.collect();
+    ToolOutput::ok(if entries.is_empty() { "(none)".to_owned() } else { bounded(entries.join("\n")) })
+}
+
+/// Stands for data that a model cannot read; three bytes are four characters of Base64.
+fn bytes(kind: &str, mime_type: &str, encoded: &str) -> String {
+    format!("({kind}, {mime_type}, about {} bytes, not shown)", encoded.len() / 4 * 3)
+}
+
+/// The beginning of a text that is too long, with a note of what is missing.
+pub(super) fn bounded(mut text: String) -> String {
+    if text.len() > MOST {
+        let all = text.len();
+        text.truncate(text.floor_char_boundary(MOST));
+        let _ = write!(text, "\n(… {} bytes left out …)", all - text.len());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(value: Value) -> (String, bool) {
+        let output = output(&serde_json::from_value(value).unwrap());
+        (output.text.to_string(), output.is_error())
+    }
+
+    #[test]
+    fn every_kind_of_content_is_text() {
+        let content = json!({ "content": [
+            { "type": "text", "text": "one" },
+            { "type": "image", "mimeType": "image/png", "data": "AAAAAAAA" },
+            { "type": "resource", "resource": { "uri": "a://b", "text": "two" } },
+            { "type": "resource_link", "uri": "c://d", "name": "three" },
+        ] });
+        let text = "one\n(image, image/png, about 6 bytes, not shown)\na://b:\ntwo\n(resource three: c://d)";
+        assert_eq!(read(content), (text.to_owned(), false));
+        assert_eq!(
+            read(json!({ "content": [], "structuredContent": { "a": 1 } })),
+            ("{\"a\":1}".into(), false)
+        );
+        assert_eq!(read(json!({ "content": [] })), ("(no output)".into(), false));
+        assert!(read(json!({ "content": [{ "type": "text", "text": "no" }], "isError": true })).1);
+    }
+
+    #[test]
+    fn a_long_answer_is_cut_between_characters() {
+        let (text, _) = read(json!({ "content": [{ "type": "text", "text": "€".repeat(MOST) }] }));
+        assert!(text.len() < MOST + 100, "{}", text.len());
+        assert!(text.ends_with(" bytes left out …)"), "{}", &text[text.len() - 40..]);
+    }
+}

@@ -1,0 +1,51 @@
+//! Why a connection ended.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// How long the end of a process may take to be known after the end of its output.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why a connection ended: the first reason that is given. Whoever uses the connection, reads from it or watches the
+/// process shares it.
+#[derive(Clone, Default)]
+pub(super) struct Fate {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    reason: OnceLock<String>,
+    sealed: Notify,
+}
+
+impl Fate {
+    /// Says why it ended, or is to end.
+    pub(super) fn seal(&self, reason: String) {
+        if self.shared.reason.set(reason).is_ok() {
+            self.shared.sealed.notify_waiters();
+        }
+    }
+
+    /// The reason, where there is one.
+    pub(super) fn reason(&self) -> Option<&str> {
+        self.shared.reason.get().map(String::as_str)
+    }
+
+    /// Waits for a reason.
+    pub(super) async fn sealed(&self) {
+        let mut heard = std::pin::pin!(self.shared.sealed.notified());
+        heard.as_mut().enable();
+        if self.reason().is_none() {
+            heard.await;
+        }
+    }
+
+    /// Waits a moment for a reason of a connection that is closed.
+    pub(super) async fn last_words(&self) -> String {
+        let _ = tokio::time::timeout(PATIENCE, self.sealed()).await;
+        self.reason().unwrap_or("it closed the connection").to_owned()
+    }
+}

@@ -1,0 +1,73 @@
+//! Names of servers and tools, as rules and models see them.
+
+use brigade_core::permission::Rule;
+
+/// Providers take no longer names.
+const LONGEST: usize = 64;
+
+/// The name of a server in the names of its tools. A double underscore would make those ambiguous.
+pub(super) fn server(written: &str) -> Result<String, String> {
+    let name = written.to_ascii_lowercase();
+    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
+    let is_name = !name.is_empty() && name.len() <= 32 && name.bytes().all(known);
+    if !is_name || name.contains("__") || name.starts_with('_') || name.ends_with('_') {
+        return Err(
+            "its name cannot be used; a name has up to 32 letters, digits, `-` and single `_`, none of them \
+                    at its start or end"
+                .to_owned(),
+        );
+    }
+    Ok(name)
+}
+
+/// The name of a tool of a server: what rules and models do not know becomes small or an underscore.
+pub(super) fn tool(server: &str, written: &str) -> Result<String, String> {
+    let shown: String = written.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+    let plain: String = written
+        .chars()
+        .map(|c| match c.to_ascii_lowercase() {
+            c if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' => c,
+            '_' | '.' | '/' | ':' | ' ' => '_',
+            _ => '\0',
+        })
+        .collect();
+    let name = format!("mcp__{server}__{plain}");
+    if plain.is_empty() || plain.contains('\0') {
+        return Err(format!(
+            "its tool '{shown}' is left out: the name has characters that no rule could name"
+        ));
+    }
+    if name.len() > LONGEST {
+        return Err(format!("its tool '{shown}' is left out: '{name}' is longer than {LONGEST} characters"));
+    }
+    match name.parse::<Rule>() {
+        Ok(_) => Ok(name),
+        Err(error) => Err(format!("its tool '{shown}' is left out: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_splits_in_one_way_only() {
+        for fits in ["everything", "my-server", "a_b", "GitHub", "x1"] {
+            assert_eq!(server(fits), Ok(fits.to_ascii_lowercase()));
+        }
+        for wrong in ["", "a__b", "_a", "a_", "a b", "a.b", "é", "mcp__x", &"a".repeat(33)] {
+            assert!(server(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tools_get_names_that_rules_can_name() {
+        let named = |written: &str| tool("s", written).ok();
+        assert_eq!(named("echo").as_deref(), Some("mcp__s__echo"));
+        assert_eq!(named("getTinyImage").as_deref(), Some("mcp__s__gettinyimage"));
+        assert_eq!(named("fs.read/file").as_deref(), Some("mcp__s__fs_read_file"));
+        for wrong in ["", "a*", "é", "a(b)", "a\nb", &"a".repeat(60)] {
+            assert_eq!(named(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A tool of a server, as one of ours.
+
+use std::sync::Arc;
+
+use brigade_core::event::Effect;
+use brigade_core::message::Category;
+use brigade_core::permission::{Action, Kind, Subject};
+use brigade_core::{ToolOutput, ToolSpec};
+use futures::future::BoxFuture;
+use rmcp::model::Tool;
+use serde_json::Value;
+
+use super::server::Server;
+use crate::tool::{AnyTool, EditPlan, Files, ToolContext};
+
+/// A tool of a server.
+pub(super) struct ServerTool {
+    server: Arc<Server>,
+    /// What the server calls it.
+    theirs: String,
+    spec: ToolSpec,
+    effect: Effect,
+}
+
+impl ServerTool {
+    pub(super) fn new(server: Arc<Server>, name: String, tool: Tool) -> ServerTool {
+        let description =
+            tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default().to_owned();
+        let mut schema = Value::Object(tool.input_schema.as_ref().clone());
+        if let Some(object) = schema.as_object_mut() {
+            object.remove("$schema");
+            object.entry("type").or_insert_with(|| "object".into());
+        }
+        let is_read_only = tool.annotations.as_ref().is_some_and(|hints| hints.read_only_hint == Some(true));
+        ServerTool {
+            server,
+            theirs: tool.name.into_owned(),
+            spec: ToolSpec { name, description, schema, category: Category::Other },
+            effect: if is_read_only { Effect::Pure } else { Effect::Opaque },
+        }
+    }
+}
+
+impl AnyTool for ServerTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    fn network(&self) -> bool {
+        self.server.is_elsewhere
+    }
+
+    fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
+        let name = &self.spec.name;
+        if !arguments.is_object() {
+            return Err(ToolOutput::error(format!("The arguments of {name} do not fit: expected an object")));
+        }
+        // A server's word that it only reads decides whether a call is repeated, not whether it is allowed.
+        judge(&Action { tool: name, kind: Kind::Other, subject: Subject::Nothing });
+        Ok(())
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        let arguments = match arguments {
+            Value::Object(object) => object,
+            _ => serde_json::Map::new(),
+        };
+        Box::pin(self.server.call(&self.theirs, arguments, context))
+    }
+
+    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
+        Err(ToolOutput::error(format!("{} does not change a file", self.spec.name)))
+    }
+}

@@ -1,0 +1,12 @@
+//! Tools of other programs, against servers that behave well and badly. Guards and servers are this test binary.
+
+// The attribute tells clippy that helpers in here are tests too.
+#[cfg(test)]
+mod mcp {
+    mod fixture;
+    mod hostile;
+    mod http;
+    mod sharing;
+    mod tools;
+    mod world;
+}

@@ -1,0 +1,225 @@
+//! A server of tools in a process of its own. It is written by hand, so that it can do what no library would.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::zombie_processes,
+    reason = "this is another program: it has an environment, children and an exit code"
+)]
+
+use std::fs::File;
+use std::io::{BufRead, Write};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Says how the server behaves from its start on.
+pub(crate) const MANNERS: &str = "FIXTURE_MANNERS";
+/// Names a file that the server writes down in what it was told and nobody else sees.
+pub(crate) const NOTES: &str = "FIXTURE_NOTES";
+
+/// Serves until its input ends. Standard output belongs to the test harness; the input is a socket that takes
+/// answers as well.
+pub(crate) fn serve() {
+    let out = File::from(rustix::stdio::stdin().try_clone_to_owned().unwrap());
+    let mut server = Fixture { out, version: 1, listener: None };
+    match manners().as_str() {
+        "leaves" => {
+            let token = std::env::var("TOKEN").unwrap_or_default();
+            std::io::stderr().write_all(format!("this is no key: {token}\n").as_bytes()).unwrap();
+            std::process::exit(7);
+        }
+        "silent" => std::thread::sleep(Duration::from_secs(1000)),
+        "chatters" => server.raw(b"Welcome to the server!\n\n{\"jsonrpc\":\n"),
+        _ => {}
+    }
+    for line in std::io::stdin().lock().lines() {
+        let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        server.hear(&message);
+    }
+}
+
+fn manners() -> String {
+    std::env::var(MANNERS).unwrap_or_default()
+}
+
+fn note(text: &str) {
+    if let Ok(file) = std::env::var(NOTES) {
+        let mut file = File::options().append(true).create(true).open(file).unwrap();
+        writeln!(file, "{text}").unwrap();
+    }
+}
+
+struct Fixture {
+    out: File,
+    version: u32,
+    /// The request that asked to hear of changes, where the protocol is the newest.
+    listener: Option<Value>,
+}
+
+impl Fixture {
+    fn hear(&mut self, message: &Value) {
+        let id = message["id"].clone();
+        match message["method"].as_str().unwrap_or_default() {
+            "initialize" => self.answer(&id, json!({
+                "protocolVersion": "2025-06-18",
+                "capabilities": { "tools": { "listChanged": true }, "resources": {}, "prompts": {} },
+                "serverInfo": { "name": "fixture", "version": "1" },
+            })),
+            "server/discover" if manners() == "modern" => self.answer(
+                &id,
+                json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private",
+                    "capabilities": { "tools": { "listChanged": true } } }),
+            ),
+            "subscriptions/listen" => {
+                self.listener = Some(id);
+                let params = json!({ "notifications": message["params"]["notifications"] });
+                self.tell_listener("notifications/subscriptions/acknowledged", params);
+                note("listens");
+            }
+            "tools/list" => self.list(&id, message["params"]["cursor"].as_str()),
+            "tools/call" => self.call(&id, &message["params"]),
+            "resources/list" => self.answer(&id, json!({ "resources": [{ "uri": "a://b", "name": "letter" }] })),
+            "resources/read" if message["params"]["uri"] == "a://b" => {
+                self.answer(&id, json!({ "contents": [{ "uri": "a://b", "text": "dear reader" }] }));
+            }
+            "prompts/list" => self.answer(&id, json!({ "prompts": [
+                { "name": "greet", "description": "A greeting", "arguments": [{ "name": "whom", "required": true }] },
+            ] })),
+            "prompts/get" => {
+                let text = format!("greet {}", message["params"]["arguments"]["whom"]);
+                let content = json!({ "type": "text", "text": text });
+                self.answer(&id, json!({ "messages": [{ "role": "user", "content": content }] }));
+            }
+            "notifications/cancelled" => note("cancelled"),
+            _ if id.is_null() => {}
+            other => self.say(&json!({
+                "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": format!("no {other} here") },
+            })),
+        }
+    }
+
+    fn list(&mut self, id: &Value, cursor: Option<&str>) {
+        let tool = |name: &str| {
+            json!({ "name": name, "description": format!("{name}, version {}", self.version),
+            "inputSchema": { "type": "object", "properties": { "text": { "type": "string" } } } })
+        };
+        let result = match (manners().as_str(), cursor) {
+            ("endless", _) => json!({ "tools": [tool("echo")], "nextCursor": "again" }),
+            ("many", _) => json!({ "tools": (0..300).map(|n| tool(&format!("t{n}"))).collect::<Vec<_>>() }),
+            ("collides", _) => {
+                json!({ "tools": [tool("Read.File"), tool("read_file"), tool("get_prompt"), tool("echo"), tool("écho"),
+                tool(&"x".repeat(70)), { "name": "huge", "description": "x".repeat(40_000), "inputSchema": {} }] })
+            }
+            (_, None) => json!({ "tools": [tool("echo")], "nextCursor": "2" }),
+            (_, Some(_)) => {
+                let mut tools: Vec<Value> = [
+                    "Env",
+                    "fail",
+                    "picture",
+                    "hang",
+                    "die",
+                    "long_line",
+                    "no_newline",
+                    "twice",
+                    "wrong_id",
+                    "flood",
+                    "change",
+                    "pids",
+                    "progress",
+                ]
+                .map(tool)
+                .into();
+                tools.push(
+                    json!({ "name": "look", "inputSchema": {}, "annotations": { "readOnlyHint": true } }),
+                );
+                if self.version > 1 {
+                    tools.push(tool("fresh"));
+                }
+                json!({ "tools": tools })
+            }
+        };
+        self.answer(id, result);
+    }
+
+    fn call(&mut self, id: &Value, params: &Value) {
+        let text = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
+        match params["name"].as_str().unwrap() {
+            "echo" => self.answer(id, text(params["arguments"]["text"].as_str().unwrap_or("nothing"))),
+            "Env" => {
+                let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
+                self.answer(id, text(&names.join(" ")));
+            }
+            "fail" => self.answer(
+                id,
+                json!({ "content": [{ "type": "text", "text": "it is locked" }], "isError": true }),
+            ),
+            "picture" => self.answer(
+                id,
+                json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "AAAA" }] }),
+            ),
+            "hang" => note(&format!("hang {}", std::process::id())),
+            "die" => {
+                std::io::stderr().write_all(b"out of cheese\n").unwrap();
+                std::process::exit(3);
+            }
+            "long_line" => {
+                // It does not care whether anybody is left who reads.
+                let _ = self.out.write_all(&[b'x'; 10 << 20]);
+                std::thread::sleep(Duration::from_secs(1000));
+            }
+            "no_newline" => loop {
+                self.raw(&[b'x'; 1 << 16]);
+            },
+            "twice" => {
+                self.answer(id, text("once"));
+                self.answer(id, text("twice"));
+            }
+            "wrong_id" => self.answer(&json!(987_654), text("to nobody")),
+            "flood" => loop {
+                self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
+            },
+            "change" => {
+                self.version += 1;
+                self.tell_listener("notifications/tools/list_changed", json!({}));
+                self.answer(id, text("changed"));
+            }
+            "pids" => {
+                let child = Command::new("sleep").arg("1000").spawn().unwrap();
+                self.answer(id, text(&format!("{} {}", std::process::id(), child.id())));
+            }
+            "progress" => {
+                let token = &params["_meta"]["progressToken"];
+                for step in 0..3 {
+                    self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/progress",
+                        "params": { "progressToken": token, "progress": step } }));
+                }
+                self.answer(id, text("done"));
+            }
+            other => self.answer(id, json!({ "content": [], "structuredContent": { "tool": other } })),
+        }
+    }
+
+    /// Says something to whoever listens, in the words of the protocol in use.
+    fn tell_listener(&mut self, method: &str, mut params: Value) {
+        if let Some(id) = &self.listener {
+            params["_meta"] = json!({ "io.modelcontextprotocol/subscriptionId": id });
+        }
+        self.say(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    }
+
+    fn answer(&mut self, id: &Value, result: Value) {
+        self.say(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+    }
+
+    fn say(&mut self, message: &Value) {
+        self.raw(format!("{message}\n").as_bytes());
+    }
+
+    /// A client that closes the connection ends the server.
+    fn raw(&mut self, bytes: &[u8]) {
+        if self.out.write_all(bytes).is_err() {
+            std::process::exit(0);
+        }
+    }
+}

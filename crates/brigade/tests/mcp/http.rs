@@ -1,0 +1,153 @@
+//! Servers that are reached over HTTP.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use brigade::Secret;
+use brigade::mcp::{Address, Definition, Servers, Way};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::world::{World, names, tool};
+
+/// A server on this machine, and the headers of all requests that it got.
+struct Server {
+    address: String,
+    heard: Arc<Mutex<Vec<String>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Server {
+    /// Answers what `answer` says to each message: a status line, more headers and a body.
+    #[expect(clippy::disallowed_methods, reason = "the server is a task beside the test")]
+    async fn start(answer: impl Fn(&Value) -> (String, String) + Send + Sync + 'static) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let seen = heard.clone();
+        let task = tokio::task::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let _ = exchange(stream, &answer, &seen).await;
+            }
+        });
+        Server { address, heard, task }
+    }
+
+    fn heard(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn exchange(
+    stream: TcpStream,
+    answer: &impl Fn(&Value) -> (String, String),
+    heard: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(number) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = number.trim().parse().unwrap();
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await?;
+    heard.lock().unwrap().push(head);
+    let (head, body) = answer(&serde_json::from_slice(&body).unwrap_or_default());
+    let length = body.len();
+    let text = format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+    stream.write_all(text.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// How an older server talks: it wants to be greeted first.
+fn old(message: &Value) -> (String, String) {
+    let result = match message["method"].as_str() {
+        Some("initialize") => json!({
+            "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
+            "serverInfo": { "name": "old", "version": "1" },
+        }),
+        Some("tools/list") => json!({ "tools": [{ "name": "echo", "inputSchema": { "type": "object" } }] }),
+        Some("tools/call") if message["params"]["arguments"]["text"] == "hi" => {
+            json!({ "content": [{ "type": "text", "text": "hi" }] })
+        }
+        Some("tools/call") => return ("500 Broken".to_owned(), "sorry".to_owned()),
+        Some("server/discover") => return ("400 Bad Request".to_owned(), "greet me".to_owned()),
+        Some(_) => return ("202 Accepted".to_owned(), String::new()),
+        None => return ("405 Method Not Allowed".to_owned(), String::new()),
+    };
+    let body = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }).to_string();
+    ("200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: one".to_owned(), body)
+}
+
+fn definition(url: &str) -> Definition {
+    let headers = vec![("Authorization".to_owned(), Secret::new("Bearer sesame-7"))];
+    Definition {
+        name: "s".to_owned(),
+        way: Way::Http(Address { url: Secret::new(url), headers }),
+        call_time: Duration::from_secs(5),
+        start_time: Duration::from_secs(20),
+    }
+}
+
+async fn problem(url: &str) -> String {
+    let servers = Servers::start(vec![definition(url)]).await;
+    assert!(servers.tools().is_empty());
+    servers.problems()[0].what.clone()
+}
+
+#[tokio::test]
+async fn an_older_server_is_greeted_as_it_expects_and_sent_the_headers() {
+    let server = Server::start(old).await;
+    let world = World::new();
+    let servers = Servers::start(vec![definition(&server.address)]).await;
+    assert_eq!(servers.problems(), []);
+    assert_eq!(names(&servers), ["mcp__s__echo"]);
+    assert!(tool(&servers, "mcp__s__echo").network());
+    assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
+    let output = world.call(&servers, "mcp__s__echo", json!({})).await;
+    assert!(output.is_error() && output.text.as_str().contains("did not come through"), "{}", output.text);
+    assert!(!output.text.as_str().contains(&server.address), "{}", output.text);
+    assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
+    let heard = server.heard();
+    assert!(heard.iter().all(|head| head.contains("Bearer sesame-7")), "{heard:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_authorisation_is_told_of() {
+    let challenge = "401 Unauthorized\r\nWWW-Authenticate: Bearer resource_metadata=\"https://x.example/\"";
+    let server = Server::start(|_| (challenge.to_owned(), String::new())).await;
+    let what = problem(&server.address).await;
+    assert!(what.contains("OAuth") && what.contains("not supported yet"), "{what}");
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_host_is_not_followed() {
+    let other = Server::start(old).await;
+    let location = format!("307 Temporary Redirect\r\nLocation: {}", other.address);
+    let server = Server::start(move |_| (location.clone(), String::new())).await;
+    let what = problem(&server.address).await;
+    assert!(what.contains("it cannot be reached"), "{what}");
+    assert_eq!(other.heard(), Vec::<String>::new());
+    assert!(!server.heard().is_empty());
+}
+
+#[tokio::test]
+async fn an_address_with_a_key_is_not_shown() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let what = problem(&format!("http://{free}/mcp?key=sesame-7")).await;
+    assert!(what.contains("it cannot be reached") && !what.contains("sesame"), "{what}");
+}

@@ -1,0 +1,75 @@
+//! Trees that use servers: who may call what.
+
+use brigade::mcp::Servers;
+use brigade::model::script::Script;
+use brigade::{Models, Runtime, Settings, Task, Toolbox, Workspace};
+use brigade_core::permission::Mode;
+
+use super::world::World;
+
+/// Runs a script whose agents may use the server `s`, and gives the result.
+async fn told(world: &World, servers: &Servers, script: &str, tweak: impl FnOnce(&mut Settings)) -> String {
+    let mut settings = Settings::new("script", Workspace::open(&world.root()).unwrap());
+    settings.permissions.mode = Mode::Ask;
+    settings.tools = Toolbox::standard().with_servers(servers);
+    tweak(&mut settings);
+    let models = Models::default().with("script", Script::parse(script).unwrap());
+    let run = Runtime::in_memory(settings, models).start(Task::new("do it")).await.unwrap();
+    run.ending().await.unwrap().outcome.text.to_string()
+}
+
+const ECHO: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__s__echo'\narguments = { text = 'deep' }\n\
+                    [[reply]]\ntext = '{results}'\n";
+
+fn allow(settings: &mut Settings) {
+    settings.permissions.allow = vec!["mcp__s__*".parse().unwrap()];
+}
+
+#[tokio::test]
+async fn a_call_needs_a_rule_or_a_mode_that_allows_it() {
+    let world = World::new();
+    let servers = world.start("").await;
+    let text = told(&world, &servers, ECHO, |_| {}).await;
+    assert!(!text.contains("deep") && text.contains("mcp__s__echo"), "{text}");
+    let text = told(&world, &servers, ECHO, allow).await;
+    assert!(text.contains("deep"), "{text}");
+    let text = told(&world, &servers, ECHO, |settings| settings.permissions.mode = Mode::Auto).await;
+    assert!(text.contains("deep"), "{text}");
+    let text = told(&world, &servers, ECHO, |settings| settings.permissions.mode = Mode::Plan).await;
+    assert!(text.contains("plan mode only reads"), "{text}");
+}
+
+/// A lead that lends these tools to a child, which calls `echo` of the server.
+fn lending(tools: &str) -> String {
+    format!(
+        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
+         arguments = {{ role = 'helper', task = 'say it', tools = {tools} }}\n\
+         [[reply]]\nagent = 'lead'\ntext = '{{results}}'\n\
+         [[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__s__echo'\narguments = {{ text = 'deep' }}\n\
+         [[reply]]\ntext = '{{results}}'\n"
+    )
+}
+
+#[tokio::test]
+async fn a_child_has_the_tools_of_a_server_only_where_they_are_lent() {
+    let world = World::new();
+    let servers = world.start("").await;
+    for lent in ["['mcp__s__echo']", "['mcp__s__*']", "['read_file', 'mcp__s__e*']"] {
+        let text = told(&world, &servers, &lending(lent), allow).await;
+        assert!(text.contains("deep"), "{lent}: {text}");
+    }
+    for kept in ["['read_file']", "['mcp__s__env']", "['mcp__t__*']"] {
+        let text = told(&world, &servers, &lending(kept), allow).await;
+        assert!(text.contains("There is no tool 'mcp__s__echo'"), "{kept}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn all_sessions_share_one_server() {
+    let world = World::new();
+    let servers = world.start("").await;
+    let script = lending("['mcp__s__pids']").replace("mcp__s__echo", "mcp__s__pids");
+    let child = told(&world, &servers, &script, allow).await;
+    let here = world.pids(&servers).await;
+    assert!(child.contains(&here[0].to_string()), "{child} {here:?}");
+}

@@ -1,0 +1,181 @@
+//! Servers to try, and looks at their processes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use brigade::Secret;
+use brigade::mcp::{Definition, Program, Servers, Way};
+use brigade::tool::{AnyTool, Files, ToolContext, Workspace};
+use brigade_core::permission::Permissions;
+use brigade_core::{CallId, SessionId, ToolOutput};
+use brigade_sandbox::GuardCommand;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+use super::fixture;
+
+/// How long a call may take here.
+pub(super) const CALL_TIME: Duration = Duration::from_secs(3);
+/// What must be gone is given this long.
+const SOON: Duration = Duration::from_secs(5);
+
+const GUARD_ENTRY: &str = "mcp::world::guard_entry";
+const SERVER_ENTRY: &str = "mcp::world::server_entry";
+
+/// The guard. It is ignored so that only [`guard`] starts it, in a process of its own.
+#[test]
+#[ignore = "the entry point of a guard process, not a test"]
+#[expect(clippy::disallowed_methods, reason = "a guard leaves with its own exit code")]
+fn guard_entry() {
+    if !std::env::args().any(|argument| argument == GUARD_ENTRY) {
+        return;
+    }
+    // The test harness prints to standard output, which has to carry the report alone.
+    let report = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
+    rustix::stdio::dup2_stdout(&report).unwrap();
+    std::process::exit(brigade_sandbox::guard_main());
+}
+
+/// The server, in the same way.
+#[test]
+#[ignore = "the entry point of a server, not a test"]
+fn server_entry() {
+    if std::env::args().any(|argument| argument == SERVER_ENTRY) {
+        fixture::serve();
+    }
+}
+
+/// Words of a shell that put this binary in its place, and the harness's own output away.
+fn entry(name: &str) -> Vec<String> {
+    let script =
+        format!("exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {name} --test-threads=1 --nocapture");
+    let binary = std::env::current_exe().unwrap().display().to_string();
+    vec!["-c".to_owned(), script, binary]
+}
+
+fn guard() -> GuardCommand {
+    let arguments = entry(GUARD_ENTRY).into_iter().map(Into::into).collect();
+    GuardCommand { program: "/bin/sh".into(), arguments }
+}
+
+/// A folder, and how calls are made in it.
+pub(super) struct World {
+    folder: TempDir,
+    pub(super) stop: watch::Sender<bool>,
+}
+
+impl World {
+    pub(super) fn new() -> World {
+        World { folder: tempfile::tempdir().unwrap(), stop: watch::channel(false).0 }
+    }
+
+    pub(super) fn root(&self) -> PathBuf {
+        self.folder.path().to_path_buf()
+    }
+
+    /// What the server wrote down.
+    pub(super) fn notes(&self) -> String {
+        std::fs::read_to_string(self.root().join("notes")).unwrap_or_default()
+    }
+
+    /// A server that behaves like this.
+    pub(super) fn server(&self, name: &str, manners: &str) -> Definition {
+        let notes = self.root().join("notes").display().to_string();
+        let environment = [
+            (fixture::MANNERS, manners),
+            (fixture::NOTES, &notes),
+            ("TOKEN", "sesame-7"),
+            ("PATH", "/usr/bin:/bin"),
+        ];
+        let program = Program {
+            guard: guard(),
+            directory: self.root(),
+            command: "/bin/sh".to_owned(),
+            arguments: entry(SERVER_ENTRY),
+            environment: environment.map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
+        };
+        Definition {
+            name: name.to_owned(),
+            way: Way::Program(program),
+            call_time: CALL_TIME,
+            start_time: Duration::from_secs(20),
+        }
+    }
+
+    /// One server called `s` without problems.
+    pub(super) async fn start(&self, manners: &str) -> Servers {
+        let servers = Servers::start(vec![self.server("s", manners)]).await;
+        assert_eq!(servers.problems(), []);
+        servers
+    }
+
+    pub(super) async fn call(&self, servers: &Servers, tool: &str, arguments: Value) -> ToolOutput {
+        let files = Files::new(
+            Workspace::open(&self.root()).unwrap(),
+            Arc::new(Permissions::default()),
+            [String::new()].into(),
+        );
+        let context = ToolContext {
+            session: SessionId::root(7),
+            call: CallId { turn: 1, index: 0 },
+            files,
+            shell: None,
+            stop: self.stop.subscribe(),
+        };
+        self::tool(servers, tool).run(arguments, &context).await
+    }
+
+    /// Calls a tool that works.
+    pub(super) async fn ok(&self, servers: &Servers, tool: &str) -> String {
+        let output = self.call(servers, tool, json!({ "text": "hi" })).await;
+        assert!(!output.is_error(), "{tool} failed: {}", output.text);
+        output.text.to_string()
+    }
+
+    /// Calls a tool that does not work, and soon.
+    pub(super) async fn error(&self, servers: &Servers, tool: &str) -> String {
+        let begun = Instant::now();
+        let output = self.call(servers, tool, json!({ "text": "hi" })).await;
+        assert!(output.is_error(), "{tool} worked: {}", output.text);
+        assert!(begun.elapsed() < CALL_TIME + SOON, "{tool} took {:?}", begun.elapsed());
+        output.text.to_string()
+    }
+
+    /// The numbers of the server and of a process that it started.
+    pub(super) async fn pids(&self, servers: &Servers) -> Vec<u32> {
+        let text = self.ok(servers, "mcp__s__pids").await;
+        let pids: Vec<u32> = text.split(' ').map(|pid| pid.parse().unwrap()).collect();
+        // A process that was just started has no command line for a moment.
+        until("both run", || pids.iter().all(|pid| lives(*pid))).await;
+        pids
+    }
+}
+
+pub(super) fn tool<'a>(servers: &'a Servers, name: &str) -> &'a Arc<dyn AnyTool> {
+    servers.tools().iter().find(|tool| tool.spec().name == name).unwrap()
+}
+
+pub(super) fn names(servers: &Servers) -> Vec<&str> {
+    servers.tools().iter().map(|tool| tool.spec().name.as_str()).collect()
+}
+
+fn lives(pid: u32) -> bool {
+    // A zombie has no command line.
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// Waits until none of these lives.
+pub(super) async fn gone(pids: &[u32]) {
+    until("all processes are gone", || !pids.iter().any(|pid| lives(*pid))).await;
+}
+
+/// Asks again until the answer is yes.
+pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < SOON, "not within {SOON:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
