@@ -177,8 +177,10 @@ impl Dialogue {
         let (answer, scope) = match answer(line, current.always.as_deref()) {
             Ok(answer) => answer,
             Err(words) => {
-                // It may have been meant for somebody else, and is not lost.
-                self.editor.replace(line);
+                // A sentence was meant for somebody else, and is not lost.
+                if line.trim().contains(' ') {
+                    self.editor.replace(line);
+                }
                 return Reaction::Say(words);
             }
         };
@@ -440,6 +442,9 @@ mod tests {
         look(&mut dialogue, &tree);
         assert_eq!(dialogue.line("  ", &tree), Reaction::Nothing);
         assert!(matches!(dialogue.line("what?", &tree), Reaction::Say(_)));
+        assert!(dialogue.editor.is_empty());
+        assert!(matches!(dialogue.line("Please stop that", &tree), Reaction::Say(_)));
+        assert_eq!(dialogue.editor.text(), "Please stop that");
         assert!(dialogue.is_open());
         // Somebody else answered it.
         let answered = Event::Answered {
