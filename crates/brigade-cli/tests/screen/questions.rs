@@ -120,7 +120,9 @@ fn a_question_is_shown_whole_and_answered_with_a_word() {
 fn a_question_from_depth_three_is_answered_from_a_second_terminal() {
     let home = Home::new();
     home.write("work/a.txt", "a");
-    let mut window = Window::run(&home, (100, 24), DEEP, &DEPTH, &[]);
+    // The siblings have not finished when the answer is there.
+    let slow = DEEP.replace("delay_ms = 200", "delay_ms = 4000");
+    let mut window = Window::run(&home, (100, 24), &slow, &DEPTH, &[]);
     window.wait_for("y once");
     let root = only_session(&home).unwrap();
     let open = home.brigade(&["answer", &root]);
@@ -132,8 +134,12 @@ fn a_question_from_depth_three_is_answered_from_a_second_terminal() {
         assert_eq!(other.end(), 0, "{}", other.text());
         other.text()
     };
+    let at_work = |screen: &str| {
+        screen.lines().filter(|line| line.contains("Busy") && line.contains("thinking")).count()
+    };
+    let screen = window.wait_until("answered", |screen| !screen.contains("y once"));
+    assert_eq!(at_work(&screen), 2, "{screen}");
     assert!(other.contains("content:"), "{other}");
-    window.wait_until("answered", |screen| !screen.contains("y once"));
     assert_eq!(window.end(), 0, "{}", window.text());
     assert!(window.text().contains("The answer was no"), "{}", window.text());
     assert!(!home.work().join("third.txt").exists());
