@@ -1,6 +1,6 @@
 //! A whole tree as one page that needs nothing else: no script, no file, no network.
 //!
-//! All that others said goes through [`text`] or [`line`], which leave no markup and no control character.
+//! All that others said goes through `text` or `line`, which leave no markup and no control character.
 
 use std::borrow::Cow;
 
