@@ -155,7 +155,9 @@ fn calls_that_wait_for_a_slot_are_counted() {
     let home = Home::new();
     let few = ["--max-agents", "300", "--set", "swarm.max_concurrent=8"];
     let window = Window::run(&home, (70, 8), MANY, &few, &[]);
-    assert_snapshot!(window.wait_for("waits for 8 agents, 190 in line"));
+    let all = ["waits for 8 agents, 190 in line", "9 at work"];
+    let steady = |screen: &str| all.iter().all(|words| screen.contains(words));
+    assert_snapshot!(window.wait_until("eight at work", steady));
 }
 
 /// What a terminal must not be sent: it would clear the screen, set its title, move the cursor, turn text around or
