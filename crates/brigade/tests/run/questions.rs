@@ -655,3 +655,18 @@ async fn a_rule_for_another_tool_is_no_answer() {
     let refused = stage.runtime().answer(&open.session, open.call, always, "me").await;
     assert!(matches!(refused, Err(RunError::Rule(words)) if words.contains("no rule for write_file")));
 }
+
+#[tokio::test]
+async fn a_yes_that_comes_just_before_the_time_limit_counts() {
+    let stage = Stage::with(DEEP, |settings| {
+        asking(settings);
+        settings.limits.question_timeout = Duration::from_millis(50);
+    });
+    stage.store.is_outrun.store(true, Ordering::SeqCst);
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    assert_eq!(std::fs::read_to_string(stage.path().join("third.txt")).unwrap(), "written");
+    let log = stage.log(&ending.session).await;
+    assert_eq!(count(&log, "answered"), 1);
+    check_questions(&log);
+}

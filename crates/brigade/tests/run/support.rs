@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use brigade::core::event::Answer;
 use brigade::core::{Event, Hash, Record, SessionId};
 use brigade::model::script::Script;
 use brigade::model::{About, Chunk, Model, ModelError, Request};
 use brigade::store::memory::MemoryStore;
-use brigade::store::{Append, Appended, Holder, Lease, Pos, RootSummary};
+use brigade::store::{Append, Appended, Expect, Holder, Lease, Pos, RootSummary};
 use brigade::{Ending, Models, Run, Runtime, Settings, Store, StoreError, Task, Workspace};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -173,11 +174,26 @@ pub(crate) struct CrashStore {
     pub(crate) inner: Arc<dyn Store>,
     left: AtomicI64,
     pub(crate) appends: AtomicI64,
+    /// Whether somebody says yes just before the time limit says no.
+    pub(crate) is_outrun: AtomicBool,
 }
 
 impl CrashStore {
     pub(crate) fn new(inner: Arc<dyn Store>) -> CrashStore {
-        CrashStore { inner, left: AtomicI64::new(i64::MAX), appends: AtomicI64::new(0) }
+        let (left, appends) = (AtomicI64::new(i64::MAX), AtomicI64::new(0));
+        CrashStore { inner, left, appends, is_outrun: AtomicBool::new(false) }
+    }
+
+    /// A person's yes to the question that an append answers.
+    fn outruns(&self, append: &Append) -> Option<Append> {
+        let call = append.events.iter().find_map(|event| match event {
+            Event::Answered { call, .. } if append.lease.is_some() => Some(*call),
+            _ => None,
+        })?;
+        let answer = Event::Answered { call, answer: Answer::Once, by: "the person".to_owned() };
+        let (expect, events, lease) = (Expect::Exists, Arc::new(vec![answer]), None);
+        let is_asked_for = self.is_outrun.swap(false, Ordering::SeqCst);
+        is_asked_for.then(|| Append { expect, events, lease, blobs: Vec::new(), ..append.clone() })
     }
 
     /// Falls over before the append after the next `appends`.
@@ -208,7 +224,13 @@ impl Store for CrashStore {
             self.left.store(-1, Ordering::SeqCst);
             return Box::pin(std::future::ready(Err(StoreError::Closed)));
         }
-        self.guard(self.inner.append(append))
+        let first = self.outruns(&append);
+        self.guard(Box::pin(async move {
+            if let Some(first) = first {
+                self.inner.append(first).await?;
+            }
+            self.inner.append(append).await
+        }))
     }
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.guard(self.inner.read(session, from))
