@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::grant::Budget;
+use crate::hop::Hop;
 use crate::text::Text;
 
 /// The tool family that a delegation came through.
@@ -96,6 +97,9 @@ pub struct Delegation {
     /// What the caller should know about how the call was understood, such as tool names that do not exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Where it came from, where it came from another process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hop: Option<Box<Hop>>,
 }
 
 /// Whether the caller of a delegation waits for its end.

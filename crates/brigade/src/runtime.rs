@@ -10,7 +10,7 @@ use brigade_core::alias;
 use brigade_core::event::{Answer, Speaker};
 use brigade_core::faces::delegate::Keep;
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE, settle_model};
-use brigade_core::grant::{Access, Authority, Grant};
+use brigade_core::grant::{Access, Authority, Grant, Refusal};
 use brigade_core::permission::{Rule, RuleError};
 use brigade_core::state::{CallProgress, Round};
 use brigade_core::{Agent, CallId, Delegation, Event, Face, Limit, Record, SessionId, State, Status};
@@ -161,16 +161,31 @@ impl Runtime {
             ..Agent::default()
         };
         settle_model(&mut agent, &usual);
-        let delegation =
-            Delegation { agent: Some(agent.id.clone()), task: task.text.into(), ..Delegation::default() };
+        let delegation = Delegation {
+            agent: Some(agent.id.clone()),
+            task: task.text.into(),
+            hop: task.hop.map(Box::new),
+            ..Delegation::default()
+        };
+        let depth = depth_at_top(&delegation);
+        let authority = self.root_authority(&agent, &delegation);
+        if depth > authority.deepest {
+            return Err(RunError::Setup(Refusal::Depth { deepest: authority.deepest }.to_string()));
+        }
         // The model is looked up before anything is written: a wrong name leaves no session behind.
         let name = agent.model.clone().unwrap_or_default();
         self.core.model_for(&agent, &name).map_err(RunError::Setup)?;
         let lease = self.core.store.lease(&session, &self.holder, clock::now()).await?;
-        let tree = Arc::new(Tree::new(self.core.clone(), self.holder.clone(), lease, Vec::new(), &more));
-        let authority = self.root_authority(&agent);
-        let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
-        let round = self.root_round(delegation, &kit, &more);
+        let tree = Arc::new(Tree::new(
+            self.core.clone(),
+            self.holder.clone(),
+            lease,
+            Vec::new(),
+            lineage(&delegation),
+            &more,
+        ));
+        let kit = tree.kit(agent, authority, depth).map_err(RunError::Setup)?;
+        let round = within_hop(self.root_round(delegation, &kit, &more));
         kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
         let driver = Driver::begin(tree.clone(), session, round, kit, None);
         Ok(prepared(tree, driver))
@@ -231,7 +246,8 @@ impl Runtime {
             Event::Resumed { downtime, .. } => Some((record.pos, downtime)),
             _ => None,
         });
-        let tree = Tree::new(self.core.clone(), self.holder.clone(), lease, resumes.collect(), &more);
+        let above = state.round().map(|round| lineage(&round.delegation)).unwrap_or_default();
+        let tree = Tree::new(self.core.clone(), self.holder.clone(), lease, resumes.collect(), above, &more);
         tree.count_on().await?;
         self.continue_tree(Arc::new(tree), state, &records, more).await
     }
@@ -263,7 +279,7 @@ impl Runtime {
         }
         let mut agent = kit.agent.clone();
         agent.model.get_or_insert_with(|| self.core.settings.model.clone());
-        let mut authority = self.root_authority(&agent);
+        let mut authority = self.root_authority(&agent, &round.delegation);
         // A next round is as free as the last one was, unless the caller says otherwise; rules are those of now.
         authority.permissions.mode = more.mode.unwrap_or(kit.authority.permissions.mode);
         if state.session().parent().is_some() {
@@ -277,7 +293,8 @@ impl Runtime {
                 rules.extend(more);
             }
         }
-        let kit = tree.kit(agent, authority, 0).map_err(RunError::Setup)?;
+        let depth = depth_at_top(&round.delegation);
+        let kit = tree.kit(agent, authority, depth).map_err(RunError::Setup)?;
         let delegation = Delegation { task: "".into(), warnings: Vec::new(), ..round.delegation };
         let next = self.root_round(delegation, &kit, &more);
         kit.can_keep(&next.grant.budget).map_err(RunError::Setup)?;
@@ -363,7 +380,7 @@ impl Runtime {
     }
 
     /// What the person's settings allow the agent at the top: narrower than what it may lend, where it says so.
-    fn root_authority(&self, agent: &Agent) -> Authority {
+    fn root_authority(&self, agent: &Agent, delegation: &Delegation) -> Authority {
         let settings = &self.core.settings;
         let mut all: BTreeSet<String> = settings.tools.iter().map(|tool| tool.spec().name.clone()).collect();
         all.insert(MESSAGE.to_owned());
@@ -386,7 +403,7 @@ impl Runtime {
         let mut permissions =
             settings.permissions.narrowed_to(agent.mode.unwrap_or(settings.permissions.mode));
         permissions.deny.extend(agent.deny.iter().cloned());
-        Authority {
+        let own = Authority {
             tools,
             lend: only(&agent.lend),
             permissions,
@@ -397,6 +414,10 @@ impl Runtime {
             paths: BTreeSet::from([String::new()]),
             network: Access::Allowed,
             speak: Access::Allowed,
+        };
+        match &delegation.hop {
+            Some(hop) => hop.narrow(own),
+            None => own,
         }
     }
 
@@ -417,8 +438,29 @@ impl Runtime {
             turns: more.turns.or(kit.agent.max_turns).unwrap_or(settings.limits.lead_turns),
             deadline,
         };
-        Round { delegation, agent: kit.agent_hash, grant, parent: None, depth: 0 }
+        let depth = depth_at_top(&delegation);
+        Round { delegation, agent: kit.agent_hash, grant, parent: None, depth }
     }
+}
+
+/// How deep a session at the top is: below the one that handed the work on, where another process did.
+fn depth_at_top(delegation: &Delegation) -> u32 {
+    delegation.hop.as_ref().map_or(0, |hop| hop.next_depth())
+}
+
+/// The sessions of other processes that a delegation comes from.
+fn lineage(delegation: &Delegation) -> Vec<String> {
+    delegation.hop.as_ref().map(|hop| hop.lineage.clone()).unwrap_or_default()
+}
+
+/// The first round of work that another process handed on stays within what was left there. A next one is asked for
+/// by somebody else, and has a budget and a time of its own.
+fn within_hop(mut round: Round) -> Round {
+    if let Some(hop) = &round.delegation.hop {
+        round.grant.budget = hop.within(round.grant.budget);
+        round.grant.deadline = round.grant.deadline.min(hop.deadline.map_or(Limit::Unlimited, Limit::AtMost));
+    }
+    round
 }
 
 fn prepared(tree: Arc<Tree>, driver: Driver) -> Prepared {

@@ -8,6 +8,7 @@ mod act;
 mod ask;
 mod compact;
 mod group;
+mod hop;
 mod kin;
 mod lend;
 mod schema;

@@ -24,7 +24,7 @@ use brigade_core::event::Effect;
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::{Action, Kind, Subject};
-use brigade_core::{CallId, Hash, SessionId, ToolOutput, ToolSpec};
+use brigade_core::{CallId, Hash, Hop, SessionId, ToolOutput, ToolSpec};
 use brigade_sandbox::GuardCommand;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
@@ -122,6 +122,8 @@ pub struct ToolContext {
     pub shell: Option<ShellSettings>,
     /// Becomes true when the call is to stop; a tool that is dropped need not look.
     pub stop: watch::Receiver<bool>,
+    /// Where the session stands and what is left for it, for tools that hand work on.
+    pub hop: Hop,
 }
 
 impl ToolContext {

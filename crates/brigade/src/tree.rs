@@ -36,6 +36,8 @@ pub(crate) struct Core {
 pub(crate) struct Tree {
     pub(crate) core: Arc<Core>,
     pub(crate) root: SessionId,
+    /// The sessions of other processes that this tree works for.
+    pub(crate) above: Vec<String>,
     pub(crate) lease: Lease,
     pub(crate) slots: Slots,
     pub(crate) watchers: Watchers,
@@ -143,12 +145,14 @@ impl Tree {
         holder: Holder,
         lease: Lease,
         resumes: Vec<(Pos, u64)>,
+        above: Vec<String>,
         more: &More,
     ) -> Tree {
         let swarm = &core.settings.faces.swarm;
         let slots = Slots::new(core.settings.limits.concurrency, [(Face::Delegate, swarm.concurrency())]);
         Tree {
             root: lease.root.clone(),
+            above,
             lease,
             slots,
             watchers: Watchers::default(),

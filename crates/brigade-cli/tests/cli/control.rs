@@ -145,8 +145,12 @@ fn a_killed_run_goes_on_and_does_nothing_twice() {
     "#;
     let mut running = Running::start(&home, script, &["--mode", "auto"]);
     let id = running.session.clone();
-    let is_hanging = |called: &serde_json::Value| called["agent"] == "Half" && called["turn"] == 2;
-    while !is_hanging(&running.wait_for("called")) {}
+    let (mut is_hanging, mut has_written) = (false, false);
+    running.read_until(|line| {
+        is_hanging |= line["type"] == "called" && line["agent"] == "Half" && line["turn"] == 2;
+        has_written |= line["type"] == "tool_ended" && line["agent"] == "lead";
+        is_hanging && has_written
+    });
     running.signal(Signal::KILL);
     assert_eq!(running.end().0, 1009);
     let resumed = home.brigade(&["resume", &id, "--output-format", "stream-json"]);

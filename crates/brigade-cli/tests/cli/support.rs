@@ -154,11 +154,17 @@ impl Running {
 
     /// Reads on until a line of this type.
     pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
+        self.read_until(|line| line["type"] == kind)
+    }
+
+    /// Reads on until a line is the one that is waited for.
+    #[track_caller]
+    pub(crate) fn read_until(&mut self, mut is_meant: impl FnMut(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
-            assert!(self.seen.read_line(&mut line).unwrap() > 0, "no `{kind}` before the end");
+            assert!(self.seen.read_line(&mut line).unwrap() > 0, "the run ended before that");
             let value: Value = serde_json::from_str(&line).unwrap();
-            if value["type"] == kind {
+            if is_meant(&value) {
                 return value;
             }
         }

@@ -98,7 +98,8 @@ impl Ledger {
         self.spent = self.spent.plus(spent);
     }
 
-    fn free(&self) -> Budget {
+    /// What is neither spent nor reserved nor lent.
+    pub fn free(&self) -> Budget {
         self.granted.less(self.committed())
     }
 

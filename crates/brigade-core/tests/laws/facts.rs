@@ -30,6 +30,7 @@ pub(crate) fn samples() -> Vec<Event> {
         single: true,
         number: Some(7),
         warnings: vec!["w".to_owned()],
+        hop: Some(Box::new(Hop { lineage: vec!["l".to_owned()], usd: Some(u64::MAX), ..Hop::default() })),
     };
     let reply = Reply {
         text: text(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brigade_core::permission::Mode;
-use brigade_core::{Agent, Budget, CallId, Outcome, SessionId, Spent};
+use brigade_core::{Agent, Budget, CallId, Hop, Outcome, SessionId, Spent};
 
 use tokio::sync::watch;
 
@@ -18,12 +18,13 @@ pub struct Task {
     pub(super) budget: Option<Budget>,
     pub(super) turns: Option<u32>,
     pub(super) timeout: Option<Duration>,
+    pub(super) hop: Option<Hop>,
 }
 
 impl Task {
     /// A task for the lead agent, within the budget of the settings.
     pub fn new(text: impl Into<String>) -> Task {
-        Task { text: text.into(), agent: None, budget: None, turns: None, timeout: None }
+        Task { text: text.into(), agent: None, budget: None, turns: None, timeout: None, hop: None }
     }
 
     /// Another agent than the lead.
@@ -44,6 +45,11 @@ impl Task {
     /// How long the whole tree may take.
     pub fn timeout(self, timeout: Duration) -> Task {
         Task { timeout: Some(timeout), ..self }
+    }
+
+    /// Where the task comes from, where another process hands it on: the tree stays within what is left there.
+    pub fn hop(self, hop: Option<Hop>) -> Task {
+        Task { hop, ..self }
     }
 }
 

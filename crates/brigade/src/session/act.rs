@@ -274,6 +274,7 @@ impl Driver {
                     files: self.kit.files.clone(),
                     shell: self.tree.settings().shell.clone(),
                     stop: self.stop.subscribe(),
+                    hop: self.hop(),
                 };
                 let run = async move { tool.run(arguments, &context).await };
                 (call, futures::future::Either::Left(run))

@@ -123,6 +123,7 @@ impl World {
             files,
             shell: None,
             stop: self.stop.subscribe(),
+            hop: brigade_core::Hop::default(),
         };
         self::tool(servers, tool).run(arguments, &context).await
     }

@@ -33,6 +33,7 @@ impl World {
             files: Files::new(workspace, Arc::new(Permissions::default()), BTreeSet::new()),
             shell: None,
             stop: watch::channel(false).1,
+            hop: brigade_core::Hop::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(self.toolbox.get(tool).unwrap().run(arguments, &context))

@@ -12,6 +12,7 @@ mod edges;
 mod examples;
 mod faces;
 mod fence;
+mod hops;
 mod long;
 mod questions;
 mod remember;

@@ -81,6 +81,7 @@ impl World {
             files: self.files.clone(),
             shell: None,
             stop: watch::channel(false).1,
+            hop: brigade_core::Hop::default(),
         }
     }
 

@@ -138,6 +138,7 @@ fn run(settings: &WebSettings, rules: Permissions, tool: &str, arguments: Value)
         files: Files::new(workspace, Arc::new(rules), BTreeSet::new()),
         shell: None,
         stop: watch::channel(false).1,
+        hop: brigade_core::Hop::default(),
     };
     let toolbox = Toolbox::new().with_web(settings.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,0 +1,1 @@
+//! Our sessions for editors and other clients.

@@ -1,0 +1,1 @@
+//! External agents as children.
