@@ -87,6 +87,8 @@ pub(crate) struct Settings {
     pub(crate) web: Web,
     /// Servers of tools.
     pub(crate) servers: Vec<McpServer>,
+    /// The folder that logins to them are kept in.
+    pub(crate) logins: PathBuf,
     /// The folder that tools work in.
     pub(crate) folder: PathBuf,
     /// Folders with skills; of two with the same name, the one in the earlier folder counts.
@@ -238,6 +240,7 @@ impl Settings {
             project: None,
             skills,
             memory: raw.memory.enabled.unwrap_or(true).then_some(places.memory),
+            logins: places.logins,
             instructions: Instructions::OfProject,
             agent_folders: AgentFolders::of(&environment, &raw.agents.paths),
             layers,
@@ -262,6 +265,7 @@ struct Places {
     skills: PathBuf,
     sessions: PathBuf,
     memory: PathBuf,
+    logins: PathBuf,
 }
 
 impl Places {
@@ -273,6 +277,7 @@ impl Places {
             skills: config.join("skills"),
             sessions: data.join("sessions.db"),
             memory: data.join("memory.db"),
+            logins: data.join("logins"),
         })
     }
 }
