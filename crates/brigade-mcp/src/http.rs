@@ -1,0 +1,124 @@
+//! Streamable HTTP: one address, `/mcp`, that is open only to who knows the token and was not sent by a stranger's page.
+//!
+//! It carries any `ServerHandler`. Every request passes [`Checks`] before a byte of its body is read.
+
+mod checks;
+mod connections;
+mod cors;
+mod token;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use rmcp::ServerHandler;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+
+pub use checks::{Checks, Refused};
+pub use connections::serve;
+pub use token::{Token, TokenError};
+
+/// Where the protocol is spoken.
+pub const PATH: &str = "/mcp";
+
+/// The most that one request may carry.
+const MAX_BODY: usize = 4 * 1024 * 1024;
+
+/// How many clients may have a session of the protocol at once.
+const MAX_SESSIONS: usize = 256;
+
+/// How long a session of the protocol is kept that nobody uses. A call that takes long is silence too.
+const IDLE: Duration = Duration::from_secs(60 * 60);
+
+/// The first version of the protocol that has no sessions.
+const WITHOUT_SESSIONS: &str = "2026-07-28";
+
+struct Door {
+    checks: Checks,
+    sessions: Arc<LocalSessionManager>,
+}
+
+/// The protocol at [`PATH`], spoken by what `make_handler` makes for each client, behind `checks`.
+///
+/// # Contract
+///
+/// * `make_handler` is called once for each session of the protocol, and once for each request of clients that have
+///   none: what has to outlive a request is shared by what it makes.
+pub fn router<H: ServerHandler + Send + 'static>(
+    make_handler: impl Fn() -> H + Send + Sync + 'static,
+    checks: Checks,
+) -> Router {
+    let mut sessions = LocalSessionManager::default();
+    sessions.session_config.keep_alive = Some(IDLE);
+    let sessions = Arc::new(sessions);
+    // Hosts and origins are judged at the door, before anything is read.
+    let config = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
+        .with_max_request_body_bytes(MAX_BODY);
+    let service = StreamableHttpService::new(move || Ok(make_handler()), sessions.clone(), config);
+    let door = Arc::new(Door { checks, sessions });
+    Router::new().route_service(PATH, service).layer(from_fn_with_state(door, pass))
+}
+
+/// The way of every request: whence it comes, who sends it, whether there is room.
+async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let origin = match door.checks.judge_source(&request) {
+        Ok(origin) => origin,
+        Err(refused) => return answer(&refused),
+    };
+    if let Some(origin) = origin.as_ref().filter(|_| request.method() == Method::OPTIONS) {
+        return cors::preflight(origin);
+    }
+    let response = match door.checks.judge_token(request.headers()) {
+        Err(refused) => answer(&refused),
+        Ok(()) if opens_session(&request) && door.is_full().await => answer(&Refused::Full),
+        Ok(()) => next.run(request).await,
+    };
+    match origin {
+        Some(origin) => cors::readable(response, &origin),
+        None => response,
+    }
+}
+
+impl Door {
+    async fn is_full(&self) -> bool {
+        self.sessions.sessions.read().await.len() >= MAX_SESSIONS
+    }
+}
+
+fn opens_session(request: &Request) -> bool {
+    let headers = request.headers();
+    request.method() == Method::POST && !headers.contains_key("mcp-session-id") && !is_stateless(headers)
+}
+
+fn is_stateless(headers: &HeaderMap) -> bool {
+    // Versions are dates.
+    let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+    version.is_some_and(|version| version >= WITHOUT_SESSIONS)
+        && headers.get("mcp-method").is_none_or(|method| method != "initialize")
+}
+
+fn answer(refused: &Refused) -> Response {
+    let (status, extra) = match refused {
+        Refused::Host | Refused::Origin => (StatusCode::FORBIDDEN, None),
+        Refused::NoToken => {
+            (StatusCode::UNAUTHORIZED, Some((header::WWW_AUTHENTICATE, "Bearer realm=\"brigade\"")))
+        }
+        Refused::WrongToken => (
+            StatusCode::UNAUTHORIZED,
+            Some((header::WWW_AUTHENTICATE, "Bearer realm=\"brigade\", error=\"invalid_token\"")),
+        ),
+        Refused::Full => (StatusCode::SERVICE_UNAVAILABLE, Some((header::RETRY_AFTER, "60"))),
+    };
+    let mut response = (status, format!("{refused}\n")).into_response();
+    if let Some((name, value)) = extra {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

@@ -1,0 +1,215 @@
+//! Who may come in.
+
+use std::net::IpAddr;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, header};
+use url::{Host, Url};
+
+use super::Token;
+
+/// What a request has to show before it is read: that it was sent to this server by name, that no stranger's page sent
+/// it, and the token.
+#[derive(Debug, Clone)]
+pub struct Checks {
+    token: Option<Token>,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+/// Why a request was not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It was sent to a name that is not ours.
+    #[error("Forbidden: this server does not go by that Host; --host NAME permits it")]
+    Host,
+    /// A page from elsewhere sent it.
+    #[error("Forbidden: requests of that Origin are not taken; --origin URL permits it")]
+    Origin,
+    /// It has no token.
+    #[error("Unauthorized: send `Authorization: Bearer TOKEN`")]
+    NoToken,
+    /// It has another token.
+    #[error("Unauthorized: that is not the token of this server")]
+    WrongToken,
+    /// There are too many clients.
+    #[error("Too many clients are connected: try again later")]
+    Full,
+}
+
+impl Checks {
+    /// All checks.
+    pub fn with_token(token: Token) -> Checks {
+        Checks { token: Some(token), hosts: Vec::new(), origins: Vec::new() }
+    }
+
+    /// All checks but the token: for tests of the protocol, whose clients send none.
+    pub fn without_token() -> Checks {
+        Checks { token: None, hosts: Vec::new(), origins: Vec::new() }
+    }
+
+    /// Takes requests that were sent to this name too, such as `agents.example` or `agents.example:8443`. Without a
+    /// port, any port will do.
+    pub fn allow_host(mut self, host: &str) -> Checks {
+        self.hosts.push(host.trim().to_ascii_lowercase());
+        self
+    }
+
+    /// Takes requests of pages from here too, such as `https://app.example`.
+    pub fn allow_origin(mut self, origin: &str) -> Checks {
+        self.origins.push(origin.trim().trim_end_matches('/').to_ascii_lowercase());
+        self
+    }
+
+    /// Whether it was sent to us, by no stranger's page. The origin is given back, where a page sent it.
+    pub(super) fn judge_source(&self, request: &Request) -> Result<Option<HeaderValue>, Refused> {
+        if !self.knows_host(request) {
+            return Err(Refused::Host);
+        }
+        let mut origins = request.headers().get_all(header::ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            (None, _) => Ok(None),
+            (Some(origin), None) if self.knows_origin(origin) => Ok(Some(origin.clone())),
+            _ => Err(Refused::Origin),
+        }
+    }
+
+    /// Whether it has the token.
+    pub(super) fn judge_token(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let shown = headers.get(header::AUTHORIZATION).ok_or(Refused::NoToken)?;
+        let (scheme, shown) =
+            shown.to_str().ok().and_then(|shown| shown.split_once(' ')).ok_or(Refused::NoToken)?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(Refused::NoToken);
+        }
+        if token.is(shown.trim()) { Ok(()) } else { Err(Refused::WrongToken) }
+    }
+
+    fn knows_host(&self, request: &Request) -> bool {
+        let mut named = request.headers().get_all(header::HOST).iter();
+        let (Some(host), None) = (named.next(), named.next()) else { return false };
+        let Ok(host) = host.to_str().map(str::to_ascii_lowercase) else { return false };
+        // A request line with a whole address must not say something else than the header.
+        if request.uri().authority().is_some_and(|authority| !authority.as_str().eq_ignore_ascii_case(&host))
+        {
+            return false;
+        }
+        let name = without_port(&host);
+        is_loopback(name) || self.hosts.iter().any(|known| *known == host || known == name)
+    }
+
+    fn knows_origin(&self, origin: &HeaderValue) -> bool {
+        let Ok(origin) = origin.to_str().map(str::to_ascii_lowercase) else { return false };
+        if self.origins.contains(&origin) {
+            return true;
+        }
+        let Ok(url) = Url::parse(&origin) else { return false };
+        let here = match url.host() {
+            Some(Host::Domain(name)) => is_loopback(name),
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        };
+        here && matches!(url.scheme(), "http" | "https")
+    }
+}
+
+/// `name` of `name:port`; an IPv6 address stands in brackets.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => host,
+    }
+}
+
+fn is_loopback(name: &str) -> bool {
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn judge(checks: &Checks, headers: &[(&str, &str)]) -> Result<Option<HeaderValue>, Refused> {
+        let request =
+            headers.iter().fold(Request::builder(), |request, (name, value)| request.header(*name, *value));
+        checks.judge_source(&request.body(Body::empty()).unwrap())
+    }
+
+    #[test]
+    fn loopback_names_are_ours_and_no_others() {
+        let checks = Checks::without_token();
+        for ours in
+            ["localhost", "localhost:4748", "127.0.0.1:1", "127.9.9.9", "[::1]:80", "[::1]", "LOCALHOST:1"]
+        {
+            assert_eq!(judge(&checks, &[("host", ours)]), Ok(None), "{ours}");
+        }
+        for other in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+            "",
+            "localhost@evil.example",
+            "::1:80",
+        ] {
+            assert_eq!(judge(&checks, &[("host", other)]), Err(Refused::Host), "{other}");
+        }
+        assert_eq!(judge(&checks, &[]), Err(Refused::Host));
+        assert_eq!(judge(&checks, &[("host", "localhost"), ("host", "evil.example")]), Err(Refused::Host));
+    }
+
+    #[test]
+    fn pages_from_elsewhere_are_refused() {
+        let checks = Checks::without_token();
+        let from = |origin: &str| judge(&checks, &[("host", "localhost"), ("origin", origin)]);
+        for ours in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:9"] {
+            assert!(from(ours).is_ok(), "{ours}");
+        }
+        for other in [
+            "https://evil.example",
+            "null",
+            "",
+            "http://localhost.evil.example",
+            "http://localhost@evil.example",
+            "file:///x",
+            "chrome-extension://localhost",
+        ] {
+            assert_eq!(from(other), Err(Refused::Origin), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_by_name_comes_in() {
+        let checks = Checks::without_token()
+            .allow_host("agents.example")
+            .allow_host("other.example:8443")
+            .allow_origin("https://app.example/");
+        for ours in ["agents.example", "agents.example:99", "other.example:8443"] {
+            assert!(judge(&checks, &[("host", ours)]).is_ok(), "{ours}");
+        }
+        assert_eq!(judge(&checks, &[("host", "other.example")]), Err(Refused::Host));
+        assert!(judge(&checks, &[("host", "localhost"), ("origin", "https://app.example")]).is_ok());
+        assert!(judge(&checks, &[("host", "localhost"), ("origin", "http://app.example")]).is_err());
+    }
+
+    #[test]
+    fn the_token_is_asked_for_whole() {
+        let checks = Checks::with_token(Token::new("a-long-enough-token").unwrap());
+        let shown = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+            checks.judge_token(&headers)
+        };
+        assert_eq!(shown("Bearer a-long-enough-token"), Ok(()));
+        assert_eq!(shown("bearer a-long-enough-token"), Ok(()));
+        assert_eq!(shown("Bearer a-long-enough-toke"), Err(Refused::WrongToken));
+        assert_eq!(shown("Bearer "), Err(Refused::WrongToken));
+        assert_eq!(shown("Basic a-long-enough-token"), Err(Refused::NoToken));
+        assert_eq!(checks.judge_token(&HeaderMap::new()), Err(Refused::NoToken));
+    }
+}
