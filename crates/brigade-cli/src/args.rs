@@ -1,6 +1,7 @@
 //! What can be typed. Parsing does nothing else; [`crate::settings`] makes sense of it.
 
 mod first;
+mod mcp;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::units;
 
 pub(crate) use first::{Completions, Doctor, Init, Man};
+pub(crate) use mcp::Mcp;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +28,7 @@ Examples:
   brigade resume ID --max-turns 40           go on after a limit or a crash
   brigade sessions list \"flaky test\"         find a session; show, tree and export look into it
   brigade agents new reviewer                an agent of yours, for: brigade run -a reviewer ...
+  brigade mcp                                Brigade's agents as tools of any MCP client
   brigade models                             which models can be used here, and what they cost
 
 Exit codes:
@@ -139,6 +142,9 @@ pub(crate) enum Command {
     Models(Models),
     /// Look at the configuration
     Config(Config),
+    /// Serve the faces as tools to other programs, by the Model Context Protocol
+    #[command(after_help = mcp::HELP)]
+    Mcp(Mcp),
     /// Let the files of a project count: its configuration, agents and skills
     Trust(Trust),
     /// Watch a brigade repair a small project: no key, no network, a few seconds

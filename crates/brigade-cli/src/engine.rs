@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use brigade::agents::{Catalogue, ProblemKind};
 use brigade::mcp::{Problem, Servers};
+use brigade::model::relay::{self, Relay};
 use brigade::model::script::Script;
 use brigade::skills::SKILL;
 use brigade::store::SqliteStore;
@@ -199,11 +200,12 @@ pub(crate) fn guard() -> Result<GuardCommand, Failure> {
 }
 
 /// The models that can be named.
-fn models(settings: &Settings) -> Models {
+pub(crate) fn models(settings: &Settings) -> Models {
     let (providers, environment) = (settings.providers.clone(), settings.environment.clone());
     let prices = settings.prices.clone();
     let names: Vec<String> = providers.names().map(str::to_owned).collect();
     let models = Models::default()
+        .with(relay::PROVIDER, Relay)
         .with_providers(names, move |name, own| providers.model(name, own, &environment, &prices));
     let loaded: Mutex<HashMap<String, Arc<dyn Model>>> = Mutex::default();
     models.with_finder(move |name| {

@@ -63,6 +63,7 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
         Command::Sessions(sessions) => command::sessions::run(&global, sessions),
         Command::Agents(agents) => command::agents::run(&global, &agents),
         Command::Tools(tools) => command::tools::run(&global, &tools),
+        Command::Mcp(mcp) => command::mcp::run(&global, &mcp),
         Command::Models(models) => command::models::run(&global, &models),
         Command::Config(config) => command::config::run(&global, &config),
         Command::Trust(trust) => command::trust::run(&global, &trust),

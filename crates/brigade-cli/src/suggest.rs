@@ -45,23 +45,33 @@ pub(crate) fn ready(settings: &Settings) -> Option<(String, String)> {
     })
 }
 
-/// There is no model: what to type, the shortest way first.
+/// There is no model for a task: what to type, the shortest way first.
 pub(crate) fn no_model(settings: &Settings, task: &str) -> Failure {
     let task = if task.len() > LONGEST_TASK || task.contains('\n') { "TASK" } else { task };
-    let task = quoted(&safe::line(task));
+    without_model(settings, "brigade run", &quoted(&safe::line(task)))
+}
+
+/// There is no model for a command that takes no task.
+pub(crate) fn no_model_for(settings: &Settings, command: &str) -> Failure {
+    without_model(settings, command, "")
+}
+
+fn without_model(settings: &Settings, command: &str, rest: &str) -> Failure {
+    let typed = |model: &str| format!("{command} --model {model} {rest}").trim_end().to_owned();
     let first = match ready(settings) {
         Some((model, variable)) => {
-            format!("{variable} is set, so this works now: brigade run --model {model} {task}")
+            format!("{variable} is set, so this works now: {}", typed(&model))
         }
         None => format!(
-            "In the cloud: export ANTHROPIC_API_KEY=..., then brigade run --model {} {task}",
-            model("anthropic").unwrap_or_default()
+            "In the cloud: export ANTHROPIC_API_KEY=..., then {}",
+            typed(&model("anthropic").unwrap_or_default())
         ),
     };
     Failure::usage(format!(
         "no model is set. {first}\n\
-         On this machine: ollama pull qwen3, then brigade run --model ollama/qwen3 {task}\n\
+         On this machine: ollama pull qwen3, then {}\n\
          To choose one for good: brigade init; to see a brigade at work without any: brigade demo",
+        typed("ollama/qwen3"),
     ))
 }
 

@@ -29,6 +29,9 @@ pub const DELEGATION_TOOLS: [&str; 6] =
 /// The tool that speaks to the person.
 pub const MESSAGE: &str = "message";
 
+/// What the name of a model begins with that only passes a call on; the rest names the one that children use.
+pub const RELAY: &str = "relay/";
+
 /// How all faces are set up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faces {
@@ -423,7 +426,8 @@ pub fn settle_model(agent: &mut Agent, parent: &Agent) {
 
 /// `provider/model`, put together from what the definition says and what its caller uses.
 fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
-    let inherited = parent.model.as_deref();
+    // What only passes a call on is no model for a child: that uses the one behind it.
+    let inherited = parent.model.as_deref().map(|name| name.strip_prefix(RELAY).unwrap_or(name));
     // A name such as `script:/path` is all provider, whatever its path looks like.
     let parts = |name: &str| {
         let parts = name.split_once('/').filter(|(provider, _)| !provider.contains(':'));
@@ -432,7 +436,7 @@ fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
     let model_of = |name: &str| parts(name).map_or_else(|| name.to_owned(), |(_, model)| model);
     let provider_of = |name: &str| parts(name).map(|(provider, _)| provider);
     match (&agent.provider, &agent.model) {
-        (None, None) => parent.model.clone(),
+        (None, None) => inherited.map(str::to_owned),
         (Some(provider), Some(model)) if !model.starts_with(&format!("{provider}/")) => {
             Some(format!("{provider}/{model}"))
         }

@@ -1,6 +1,18 @@
 //! Brigade as a server of the Model Context Protocol.
 //!
-//! [`http`] carries any server over streamable HTTP, behind a token and checks of where a request comes from.
+//! [`Server`] offers the faces as tools. A call of one is a session of its own at the top of a tree: it is on record, has
+//! a budget and a depth, and can be resumed. [`stdio`] and [`http`] carry it; [`http`] carries any other server as well.
 //! The library never prints and reads neither the environment nor the home folder.
 
+mod call;
+mod clock;
 pub mod http;
+mod progress;
+mod report;
+mod server;
+mod sessions;
+pub mod stdio;
+mod task;
+mod text;
+
+pub use server::{AGENT, Server, SetupError};

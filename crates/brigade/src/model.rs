@@ -11,6 +11,7 @@ mod known;
 mod list;
 pub mod openai;
 mod prices;
+pub mod relay;
 pub mod responses;
 pub mod script;
 pub mod sse;

@@ -9,11 +9,13 @@ use std::time::Duration;
 use brigade_core::alias;
 use brigade_core::event::{Answer, Speaker};
 use brigade_core::faces::delegate::Keep;
-use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE, settle_model};
+use brigade_core::faces::{Caller, DELEGATION_TOOLS, MESSAGE, settle_model};
 use brigade_core::grant::{Access, Authority, Grant, Refusal};
 use brigade_core::permission::{Rule, RuleError};
 use brigade_core::state::{CallProgress, Round};
-use brigade_core::{Agent, CallId, Delegation, Event, Face, Limit, Record, SessionId, State, Status};
+use brigade_core::{
+    Agent, CallId, Delegation, Event, Face, Limit, Record, SessionId, State, Status, ToolSpec,
+};
 use tokio::task::JoinHandle;
 
 use crate::clock;
@@ -377,6 +379,13 @@ impl Runtime {
             above = root.parent();
         }
         Ok(())
+    }
+
+    /// The tools that delegate, as an agent at the top is told about them.
+    pub fn faces(&self, agent: &Agent) -> Vec<ToolSpec> {
+        let authority = self.root_authority(agent, &Delegation::default());
+        let agents = self.core.settings.agents.list();
+        self.core.settings.faces.specs(&Caller { depth: 0, authority: &authority, agent, agents })
     }
 
     /// What the person's settings allow the agent at the top: narrower than what it may lend, where it says so.

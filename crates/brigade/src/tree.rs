@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use brigade_core::faces::{Caller, MESSAGE};
+use brigade_core::faces::{Caller, MESSAGE, RELAY};
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
@@ -276,8 +276,8 @@ impl Tree {
             return Ok(kit.clone());
         }
         let settings = self.settings();
-        let wanted = self.model_override.as_deref().or(agent.model.as_deref()).unwrap_or(&settings.model);
-        let model = self.core.model_for(&agent, wanted)?;
+        let wanted = self.wanted_model(&agent).to_owned();
+        let model = self.core.model_for(&agent, &wanted)?;
         let may_use = |name: &&String| self.model_override.is_none() && authority.models.has(name);
         let others = agent.fallbacks.iter().filter(may_use);
         let others: Vec<(String, ChosenModel)> =
@@ -296,7 +296,7 @@ impl Tree {
             let meter = Meter { price, fixed_bytes, max_output, window: about.window };
             Link { name, model, meter, is_priced: about.price.is_some() }
         };
-        let first = link(wanted.to_owned(), model);
+        let first = link(wanted, model);
         let rest = others.into_iter().map(|(name, model)| link(name, model)).collect();
         let files = Files::new(
             settings.workspace.clone(),
@@ -307,6 +307,14 @@ impl Tree {
             Arc::new(Kit { agent, agent_hash, authority, authority_hash, first, rest, system, specs, files });
         lock(&self.kits).insert(key, kit.clone());
         Ok(kit)
+    }
+
+    /// The model of an agent. One that only passes a call on is never replaced.
+    fn wanted_model<'a>(&'a self, agent: &'a Agent) -> &'a str {
+        let own = agent.model.as_deref();
+        let is_relay = own.is_some_and(|name| name.starts_with(RELAY));
+        let instead = self.model_override.as_deref().filter(|_| !is_relay);
+        instead.or(own).unwrap_or(&self.settings().model)
     }
 
     fn specs(&self, agent: &Agent, authority: &Authority, depth: u32) -> Arc<[ToolSpec]> {

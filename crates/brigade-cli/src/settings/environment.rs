@@ -131,7 +131,7 @@ impl Environment {
     }
 
     /// The key that a variable holds, if it holds one.
-    pub(super) fn secret(&self, name: &str) -> Option<Secret> {
+    pub(crate) fn secret(&self, name: &str) -> Option<Secret> {
         let key = self.variable(name)?;
         Some(key.trim()).filter(|key| !key.is_empty()).map(Secret::new)
     }

@@ -1,6 +1,6 @@
 //! Who may come in.
 
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -124,8 +124,11 @@ fn without_port(host: &str) -> &str {
 }
 
 fn is_loopback(name: &str) -> bool {
-    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    name == "localhost" || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    let in_brackets = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    match in_brackets {
+        Some(address) => address.parse().is_ok_and(|address: Ipv6Addr| address.is_loopback()),
+        None => name == "localhost" || name.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback()),
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,388 @@
+//! The tools that a client is offered, and what calls of them do.
+
+mod arguments;
+mod specs;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade::model::relay::{self, Relay};
+use brigade::{Live, Models, Prepared, RunError, Runtime, Settings, Store, Task, Watch};
+use brigade_core::{Agent, Hop, SessionId};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CreateTaskResult, ErrorData,
+    GetTaskParams, GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler};
+
+use crate::call::{BY, Call, Calls, Refused};
+use crate::progress::Notes;
+use crate::report;
+use crate::sessions::{self, Found, Life, LookError};
+use crate::task;
+use crate::text;
+use arguments::Arguments;
+
+/// The agent at the top of every tree that a client starts.
+pub const AGENT: &str = "mcp";
+
+const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Hand parts \
+of your work that stand on their own to them, several calls at once where they can run side by side, and give each \
+all it needs to know: they see nothing of your conversation. The session of a call stands in its result under \
+_meta brigade/session; session_status, tell, stop and read_result take it.";
+
+/// How many trees are listed where none is named.
+const MOST_LISTED: usize = 20;
+
+/// Brigade as a server. Clones share everything.
+#[derive(Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    runtime: Runtime,
+    agent: Agent,
+    tools: Vec<Tool>,
+    faces: BTreeSet<String>,
+    calls: Calls,
+}
+
+/// Why there is nothing to serve.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    /// No face is offered.
+    #[error(
+        "no face is offered, so there is nothing to serve; name some with --faces delegate,subagent,spawn"
+    )]
+    NoFaces,
+}
+
+impl Server {
+    /// A server over a store. Trees may take as long as `timeout` says, where it says so.
+    pub fn new(
+        store: Arc<dyn Store>,
+        settings: Settings,
+        models: Models,
+        timeout: Option<Duration>,
+    ) -> Result<Server, SetupError> {
+        let agent = Agent {
+            id: AGENT.to_owned(),
+            name: AGENT.to_owned(),
+            description: "passes on a call of an MCP client".to_owned(),
+            model: Some(relay::before(&settings.model)),
+            fallbacks: settings.fallbacks.clone(),
+            // None of its own: what delegates is always there.
+            tools: Some(Vec::new()),
+            timeout: timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok()),
+            ignore_instructions: true,
+            ..Agent::default()
+        };
+        let runtime = Runtime::new(store, settings, models.with(relay::PROVIDER, Relay));
+        let faces = runtime.faces(&agent);
+        if faces.is_empty() {
+            return Err(SetupError::NoFaces);
+        }
+        let names = faces.iter().map(|spec| spec.name.clone()).collect();
+        let tools = faces.iter().map(specs::of_face).chain(specs::own()).collect();
+        Ok(Server { inner: Arc::new(Inner { runtime, agent, tools, faces: names, calls: Calls::default() }) })
+    }
+
+    /// Stops all that was begun through this server, and waits until nothing runs any more.
+    pub async fn close(&self) {
+        self.inner.calls.close().await;
+    }
+
+    /// Begins a tree for a call of a face.
+    async fn prepare(&self, name: &str, arguments: &str, hop: Option<Hop>) -> Result<Prepared, Unbegun> {
+        match self.inner.calls.admit() {
+            Ok(()) => {}
+            Err(Refused::Busy) => return Err(Unbegun::Told(BUSY.to_owned())),
+            Err(Refused::Closed) => return Err(Unbegun::Fault("the server is stopping".to_owned())),
+        }
+        let task = Task::new(relay::task(name, arguments)).agent(self.inner.agent.clone()).hop(hop);
+        self.inner.runtime.prepare(task).await.map_err(|error| match error {
+            RunError::Setup(cause) => Unbegun::Told(cause),
+            other => Unbegun::Fault(other.to_string()),
+        })
+    }
+
+    async fn call_face(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let hop = hop(&request, &context)?;
+        let arguments = serde_json::to_string(&request.arguments.unwrap_or_default())
+            .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        let prepared = match self.prepare(&request.name, &arguments, hop).await {
+            Ok(prepared) => prepared,
+            Err(Unbegun::Told(cause)) => return Ok(report::failed(cause).into()),
+            Err(Unbegun::Fault(cause)) => return Err(ErrorData::internal_error(cause, None)),
+        };
+        let (root, watch) = (prepared.session().clone(), prepared.watch());
+        let call = self.inner.calls.begin(self.inner.runtime.clone(), prepared.start());
+        if context.client_capabilities().is_some_and(|client| client.supports_tasks()) {
+            return self.as_task(root, call, watch).await;
+        }
+        self.follow(root, call, watch, &context).await.map(CallToolResponse::from)
+    }
+
+    /// Answers at once; the client asks for the result later.
+    async fn as_task(
+        &self,
+        root: SessionId,
+        call: Call,
+        mut watch: Watch,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // From its first fact on it can be asked for.
+        while !matches!(watch.next().await, None | Some(Live::Fact(_))) {}
+        let found = self.find(root.as_str()).await.map_err(fault)?;
+        call.keep();
+        Ok(CallToolResponse::Task(CreateTaskResult::new(task::begun(&found))))
+    }
+
+    /// Waits for the end of a call, and says meanwhile what happens.
+    async fn follow(
+        &self,
+        root: SessionId,
+        mut call: Call,
+        mut watch: Watch,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResult, ErrorData> {
+        let token = context.meta.get_progress_token();
+        let mut notes = Notes::new(root.clone(), &context.peer, token);
+        let mut is_watched = true;
+        let ending = loop {
+            tokio::select! {
+                ending = call.ending() => break ending,
+                // The call is stopped with this future; its client hears no more of it.
+                () = context.ct.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),
+                live = watch.next(), if is_watched => match live {
+                    Some(live) => notes.take(&live),
+                    None => is_watched = false,
+                },
+                () = notes.due() => notes.send().await,
+            }
+        };
+        notes.send().await;
+        let ending = ending.map_err(|error| ErrorData::internal_error(format!("{root}: {error}"), None))?;
+        let found = self.find(root.as_str()).await.map_err(fault)?;
+        Ok(match found.output() {
+            Some(output) => report::of_call(output, &root, &ending.spent),
+            None => {
+                let word = ending.outcome.status.word();
+                report::with_session(
+                    report::failed(format!("{word}: {}", ending.outcome.text)),
+                    &root,
+                    &ending.spent,
+                )
+            }
+        })
+    }
+
+    async fn find(&self, id: &str) -> Result<Found, LookError> {
+        sessions::find(&self.inner.runtime, &self.inner.calls, id).await
+    }
+
+    async fn call_own(&self, name: &str, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
+        match name {
+            specs::STATUS => self.status(arguments).await,
+            specs::TELL => self.tell(arguments).await,
+            specs::STOP => self.stop(arguments).await,
+            _ => self.read_result(arguments).await,
+        }
+    }
+
+    async fn status(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
+        if let Some(id) = arguments.optional_text("session_id")? {
+            return Ok(report::status(&self.find(id).await?));
+        }
+        let newest = sessions::newest(&self.inner.runtime, &self.inner.calls, MOST_LISTED).await?;
+        Ok(report::list(&newest))
+    }
+
+    async fn tell(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
+        let (id, words) = (arguments.text("session_id")?, arguments.text("text")?);
+        let found = self.find(id).await?;
+        self.must_run(&found)?;
+        let mut listeners = found.listeners();
+        listeners.retain(|session| !found.is_over(session));
+        match listeners.as_slice() {
+            [] => Err(Unbegun::Told(format!(
+                "{} has ended, and hears nothing any more; make another call",
+                found.session
+            ))),
+            [session] => {
+                self.inner.runtime.tell(session, words).await.map_err(unsaid)?;
+                Ok(report::done(format!("Told {session}. It hears this at its next step.")))
+            }
+            several => {
+                let ids: Vec<&str> = several.iter().map(SessionId::as_str).collect();
+                Err(Unbegun::Told(format!("several agents work there; name one of them: {}", ids.join(", "))))
+            }
+        }
+    }
+
+    async fn stop(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
+        let found = self.find(arguments.text("session_id")?).await?;
+        if found.life == Life::Over || found.is_over(&found.session) {
+            return Ok(report::done(format!("{} has ended already.", found.session)));
+        }
+        self.inner.runtime.cancel(&found.session, BY).await.map_err(unsaid)?;
+        Ok(report::done(match found.life {
+            Life::Interrupted => format!("Nobody runs {}; it ends when it is resumed.", found.session),
+            _ => format!("{} stops, and all agents below it.", found.session),
+        }))
+    }
+
+    async fn read_result(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
+        let id = match arguments.optional_text("session_id")? {
+            Some(id) => id,
+            // What a result that was cut calls it.
+            None => arguments
+                .text("handle")
+                .map_err(|_| Unbegun::Told("Missing 'session_id' argument".to_owned()))?,
+        };
+        let (offset, limit) = (arguments.number("offset")?, arguments.number("limit")?);
+        let found = self.find(id).await?;
+        let (text, is_error) = match (found.session == found.root, found.output(), found.outcome()) {
+            (true, Some(output), _) => (output.text.as_str(), output.is_error()),
+            (false, _, Some(outcome)) => (outcome.text.as_str(), false),
+            _ => return Err(Unbegun::Told(self.no_result(&found))),
+        };
+        let part = report::range(text, offset.unwrap_or(0), limit);
+        let result = if is_error { report::failed(part) } else { report::done(part) };
+        Ok(report::with_session(result, &found.session, &found.spent()))
+    }
+
+    fn no_result(&self, found: &Found) -> String {
+        let session = &found.session;
+        match found.life {
+            Life::Running => format!("{session} has no result yet: it is at work"),
+            Life::Interrupted => format!("{session} has no result yet: {}", report::resume(&found.root)),
+            Life::Over => format!("{session} ended without a result"),
+        }
+    }
+
+    fn must_run(&self, found: &Found) -> Result<(), Unbegun> {
+        match found.life {
+            Life::Running | Life::Over => Ok(()),
+            Life::Interrupted => {
+                Err(Unbegun::Told(format!("nobody runs {}: {}", found.session, report::resume(&found.root))))
+            }
+        }
+    }
+}
+
+const BUSY: &str = "too many calls are under way; wait for one of them to end, or stop one";
+
+/// Why something was not done.
+pub(crate) enum Unbegun {
+    /// In words for the model, which can act on them.
+    Told(String),
+    /// In words for the program.
+    Fault(String),
+}
+
+impl From<LookError> for Unbegun {
+    fn from(error: LookError) -> Unbegun {
+        match error {
+            LookError::Unknown(_) => Unbegun::Told(error.to_string()),
+            LookError::Store(_) => Unbegun::Fault(error.to_string()),
+        }
+    }
+}
+
+fn unsaid(error: RunError) -> Unbegun {
+    match error {
+        RunError::Store(_) | RunError::Bug(_) => Unbegun::Fault(error.to_string()),
+        _ => Unbegun::Told(error.to_string()),
+    }
+}
+
+fn fault(error: LookError) -> ErrorData {
+    match error {
+        LookError::Unknown(_) => ErrorData::invalid_params(error.to_string(), None),
+        LookError::Store(_) => ErrorData::internal_error(error.to_string(), None),
+    }
+}
+
+/// Where the call comes from, where another Brigade made it.
+fn hop(
+    request: &CallToolRequestParams,
+    context: &RequestContext<RoleServer>,
+) -> Result<Option<Hop>, ErrorData> {
+    let metas = [Some(&context.meta), request.meta.as_ref()];
+    for meta in metas.into_iter().flatten() {
+        if let Some(hop) = Hop::in_meta(meta).map_err(|cause| ErrorData::invalid_params(cause, None))? {
+            return Ok(Some(hop));
+        }
+    }
+    Ok(None)
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tasks().build())
+            .with_server_info(Implementation::new("brigade", env!("CARGO_PKG_VERSION")).with_title("Brigade"))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.inner.tools.clone()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.inner.tools.iter().find(|tool| tool.name == name).cloned()
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if self.inner.faces.contains(&*request.name) {
+            return self.call_face(request, context).await;
+        }
+        if self.get_tool(&request.name).is_none() {
+            let name = text::line(&request.name, 64);
+            return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
+        }
+        let arguments = Arguments::new(request.arguments.unwrap_or_default());
+        match self.call_own(&request.name, &arguments).await {
+            Ok(result) => Ok(result.into()),
+            Err(Unbegun::Told(cause)) => Ok(report::failed(cause).into()),
+            Err(Unbegun::Fault(cause)) => Err(ErrorData::internal_error(cause, None)),
+        }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let found = self.find(&request.task_id).await.map_err(fault)?;
+        Ok(GetTaskResult::new(task::detailed(&found)))
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let found = self.find(&request.task_id).await.map_err(fault)?;
+        if found.life == Life::Over {
+            return Ok(());
+        }
+        let cancelled = self.inner.runtime.cancel(&found.root, BY).await;
+        cancelled.map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    }
+}

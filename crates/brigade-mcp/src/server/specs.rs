@@ -1,0 +1,70 @@
+//! What a client is told about the tools.
+
+use std::sync::Arc;
+
+use brigade_core::ToolSpec;
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+
+pub(super) const STATUS: &str = "session_status";
+pub(super) const TELL: &str = "tell";
+pub(super) const STOP: &str = "stop";
+const READ_RESULT: &str = "read_result";
+
+/// A face, in its own words.
+pub(super) fn of_face(spec: &ToolSpec) -> Tool {
+    tool(&spec.name, &spec.description, spec.schema.clone())
+}
+
+/// The tools that look after sessions.
+pub(super) fn own() -> [Tool; 4] {
+    let session =
+        json!({ "type": "string", "description": "The session: of a call, or of an agent below it" });
+    let status = tool(
+        STATUS,
+        "See how a session stands: which agents do what, what they have cost, which questions are open. Without \
+         session_id: the newest sessions that were started here.",
+        json!({ "type": "object", "properties": { "session_id": session } }),
+    );
+    let tell = tool(
+        TELL,
+        "Say something to an agent while it works. It hears it at its next step.",
+        json!({
+            "type": "object",
+            "properties": {
+                "session_id": session,
+                "text": { "type": "string", "description": "What it is to hear" }
+            },
+            "required": ["session_id", "text"]
+        }),
+    );
+    let stop = tool(
+        STOP,
+        "Stop a session and all agents below it. What they have done so far stays on record.",
+        json!({ "type": "object", "properties": { "session_id": session }, "required": ["session_id"] }),
+    );
+    let read = tool(
+        READ_RESULT,
+        "Read the result of a session whole, or a part of it where it is long: also after the call that started it \
+         is gone.",
+        json!({
+            "type": "object",
+            "properties": {
+                "session_id": session,
+                "offset": { "type": "integer", "minimum": 0, "description": "The first byte (default: 0)" },
+                "limit": { "type": "integer", "minimum": 1, "description": "How many bytes (at most 16384)" }
+            },
+            "required": ["session_id"]
+        }),
+    );
+    let reads = ToolAnnotations::new().read_only(true);
+    [status.with_annotations(reads.clone()), tell, stop, read.with_annotations(reads)]
+}
+
+fn tool(name: &str, description: &str, schema: Value) -> Tool {
+    let schema = match schema {
+        Value::Object(schema) => schema,
+        _ => JsonObject::new(),
+    };
+    Tool::new(name.to_owned(), description.to_owned(), Arc::new(schema))
+}

@@ -1,0 +1,154 @@
+//! The sessions that were started through a server, now or by one that is gone: all is read from the store.
+
+use brigade::{Runtime, StoreError};
+use brigade_core::faces::RELAY;
+use brigade_core::view::Tree;
+use brigade_core::{Agent, CallId, Event, Outcome, Record, SessionId, Spent, ToolOutput};
+
+use crate::call::Calls;
+use crate::server::AGENT;
+use crate::text;
+
+/// The one call of the session at the top.
+const CALL: CallId = CallId { turn: 1, index: 0 };
+
+/// A session, and all that is known of the tree that it stands in.
+pub(crate) struct Found {
+    pub(crate) session: SessionId,
+    pub(crate) root: SessionId,
+    pub(crate) tree: Tree,
+    records: Vec<Record>,
+    pub(crate) life: Life,
+}
+
+/// What becomes of a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Somebody runs it.
+    Running,
+    /// It is over.
+    Over,
+    /// Nobody runs it, and it is not over.
+    Interrupted,
+}
+
+/// Why a session cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LookError {
+    #[error("unknown session '{0}': only sessions that were started through brigade mcp can be named here")]
+    Unknown(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Looks a session up by its id.
+pub(crate) async fn find(runtime: &Runtime, calls: &Calls, id: &str) -> Result<Found, LookError> {
+    let unknown = || LookError::Unknown(text::line(id, 80));
+    let session: SessionId = id.trim().parse().map_err(|_| unknown())?;
+    let root = session.root_id();
+    let store = runtime.store();
+    let records = store.tail(&root, 0, usize::MAX).await?;
+    if !is_ours(runtime, &root, &records).await? || !records.iter().any(|record| record.session == session) {
+        return Err(unknown());
+    }
+    let ended = records.iter().rev().find(|record| record.session == root).map(|record| &record.event);
+    let life = match ended {
+        Some(Event::Ended { .. }) => Life::Over,
+        _ if calls.has(&root) => Life::Running,
+        _ => {
+            let roots = store.roots().await?;
+            let runner =
+                roots.iter().find(|summary| summary.root == root).and_then(|summary| summary.runner.as_ref());
+            if runner.is_some() { Life::Running } else { Life::Interrupted }
+        }
+    };
+    let tree = Tree::fold(&records);
+    Ok(Found { session, root, tree, records, life })
+}
+
+/// The newest sessions at the top that were started through a server, at most `limit`.
+pub(crate) async fn newest(runtime: &Runtime, calls: &Calls, limit: usize) -> Result<Vec<Found>, LookError> {
+    let mut found = Vec::new();
+    for summary in runtime.store().roots().await? {
+        if found.len() >= limit {
+            break;
+        }
+        let is_candidate = summary.first.as_ref().is_ok_and(|record| is_named(&record.event));
+        if is_candidate && let Ok(session) = find(runtime, calls, summary.root.as_str()).await {
+            found.push(session);
+        }
+    }
+    Ok(found)
+}
+
+fn is_named(event: &Event) -> bool {
+    matches!(event, Event::Started { delegation, .. } if delegation.agent.as_deref() == Some(AGENT))
+}
+
+/// Whether a tree was started through a server: an agent of the same name that thinks is somebody else.
+async fn is_ours(runtime: &Runtime, root: &SessionId, records: &[Record]) -> Result<bool, StoreError> {
+    let first = records.iter().find(|record| record.session == *root);
+    let Some(Event::Started { agent, .. }) =
+        first.map(|record| &record.event).filter(|event| is_named(event))
+    else {
+        return Ok(false);
+    };
+    let body = runtime.store().blob(*agent).await?;
+    let definition: Option<Agent> = body.and_then(|body| serde_json::from_str(&body).ok());
+    let model = definition.and_then(|agent| agent.model);
+    Ok(model.is_some_and(|model| model.starts_with(RELAY)))
+}
+
+impl Found {
+    /// What the call gave that the tree was started for.
+    pub(crate) fn output(&self) -> Option<&ToolOutput> {
+        self.of(&self.root).rev().find_map(|event| match event {
+            Event::ToolEnded { call, output } if *call == CALL => Some(output),
+            _ => None,
+        })
+    }
+
+    /// How the session ended, where it has.
+    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+        self.of(&self.session).rev().find_map(|event| match event {
+            Event::Ended { outcome, .. } => Some(outcome),
+            _ => None,
+        })
+    }
+
+    /// How the session at the top ended, where it has.
+    pub(crate) fn end(&self) -> Option<&Outcome> {
+        self.of(&self.root).rev().find_map(|event| match event {
+            Event::Ended { outcome, .. } => Some(outcome),
+            _ => None,
+        })
+    }
+
+    /// What the tree has used up.
+    pub(crate) fn spent(&self) -> Spent {
+        self.tree.spent(&self.root)
+    }
+
+    /// When it began and when something last happened, in UTC milliseconds.
+    pub(crate) fn times(&self) -> (u64, u64) {
+        let at = |record: Option<&Record>| record.map_or(0, |record| record.at);
+        (at(self.records.first()), at(self.records.last()))
+    }
+
+    /// Whom words are for: what is at the top only passes a call on, so the agents below it hear them.
+    pub(crate) fn listeners(&self) -> Vec<SessionId> {
+        if self.session != self.root {
+            return vec![self.session.clone()];
+        }
+        self.tree.node(&self.root).map(|node| node.children.clone()).unwrap_or_default()
+    }
+
+    /// Whether a session of the tree has ended.
+    pub(crate) fn is_over(&self, session: &SessionId) -> bool {
+        self.of(session).next_back().is_some_and(|event| matches!(event, Event::Ended { .. }))
+    }
+
+    fn of<'a>(&'a self, session: &'a SessionId) -> impl DoubleEndedIterator<Item = &'a Event> {
+        self.records.iter().filter(move |record| record.session == *session).map(|record| &record.event)
+    }
+}

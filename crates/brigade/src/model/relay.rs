@@ -1,0 +1,112 @@
+//! A model that thinks nothing: it makes the one call that its task names, and gives the result as its last words.
+//!
+//! With it, a call that another program makes is a session like any other: it has a tree, a budget and a depth, and
+//! can be resumed. What it says follows from the request alone. Agents below it use the model that its name goes on
+//! with: those of `relay/ollama/qwen3` use `ollama/qwen3`.
+
+use brigade_core::faces::RELAY;
+use brigade_core::message::Stop;
+use brigade_core::{Message, Price, ToolCall, Usage};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+
+use super::{About, Chunk, Model, ModelError, Request};
+
+/// The provider that [`Models`](super::Models) know it by.
+pub const PROVIDER: &str = "relay";
+
+/// The model. It costs nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Relay;
+
+/// The name of the relay in front of a model.
+pub fn before(model: &str) -> String {
+    format!("{RELAY}{model}")
+}
+
+/// The task of a session that makes this call.
+pub fn task(tool: &str, arguments: &str) -> String {
+    format!("{tool} {arguments}")
+}
+
+/// The call that a task names.
+fn call(task: &str) -> Option<ToolCall> {
+    let (name, arguments) = task.split_once(' ')?;
+    Some(ToolCall { name: name.to_owned(), arguments: arguments.into(), provider_id: None })
+}
+
+/// What there is to say, once the call was made: what it gave, or what was heard since.
+fn words(messages: &[Message]) -> Option<String> {
+    let made = messages.iter().position(|message| matches!(message, Message::Assistant(_)))?;
+    let mut heard = messages.iter().skip(made).filter_map(|message| match message {
+        Message::Results(results) => results.first().map(|result| result.output.text.to_string()),
+        Message::User(text) => Some(text.to_string()),
+        Message::Assistant(_) => None,
+    });
+    Some(heard.next_back().unwrap_or_default())
+}
+
+fn reply(messages: &[Message]) -> Result<Vec<Chunk>, ModelError> {
+    let (mut chunks, stop) = match (words(messages), messages.first()) {
+        (Some(text), _) => (vec![Chunk::Text(text)], Stop::End),
+        (None, Some(Message::User(task))) => {
+            let call = call(task.as_str())
+                .ok_or_else(|| ModelError::Fatal("the task names no call to be made".to_owned()))?;
+            let begin = Chunk::Call { name: call.name, provider_id: None };
+            (vec![begin, Chunk::Arguments(call.arguments.to_string())], Stop::Calls)
+        }
+        (None, _) => return Err(ModelError::Fatal("there is no call to be made".to_owned())),
+    };
+    chunks.extend([Chunk::Usage(Usage::default()), Chunk::Done(stop)]);
+    Ok(chunks)
+}
+
+impl Model for Relay {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let chunks: Vec<Result<Chunk, ModelError>> = match reply(&request.messages) {
+            Ok(chunks) => chunks.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        };
+        stream::iter(chunks).boxed()
+    }
+
+    fn about(&self, _model: &str) -> About {
+        // It writes nothing that would have to be paid for.
+        About { price: Some(Price::default()), max_output: Some(1), ..About::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use brigade_core::message::CallResult;
+    use brigade_core::{CallId, Reply, ToolOutput};
+
+    use super::*;
+
+    fn result(text: &str) -> Message {
+        let call = CallId { turn: 1, index: 0 };
+        let name = "delegate".to_owned();
+        Message::Results(vec![CallResult { call, provider_id: None, name, output: ToolOutput::ok(text) }])
+    }
+
+    #[test]
+    fn it_makes_its_call_and_repeats_what_that_gave() {
+        let task = Message::User(super::task("delegate", r#"{"role": "a b"}"#).into());
+        let first = reply(std::slice::from_ref(&task)).unwrap();
+        assert_eq!(first[0], Chunk::Call { name: "delegate".to_owned(), provider_id: None });
+        assert_eq!(first[1], Chunk::Arguments(r#"{"role": "a b"}"#.to_owned()));
+        let made = Message::Assistant(Arc::new(Reply::default()));
+        let mut messages = vec![task, made, result("Found.")];
+        assert_eq!(reply(&messages).unwrap()[0], Chunk::Text("Found.".to_owned()));
+        messages.push(Message::User("the one in the background is done".into()));
+        assert_eq!(reply(&messages).unwrap()[0], Chunk::Text("the one in the background is done".to_owned()));
+    }
+
+    #[test]
+    fn a_task_without_a_call_is_refused() {
+        assert!(reply(&[Message::User("delegate".into())]).is_err());
+        assert!(reply(&[]).is_err());
+    }
+}
