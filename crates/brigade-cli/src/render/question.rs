@@ -176,7 +176,7 @@ mod tests {
         let lines = call(r#"{"path":"a.txt","content":"one\n\n  two\n","mode":7,"\u001b[2Jx":true}"#);
         assert_eq!(
             lines,
-            [r"\u{1b}[2Jx: true", "content:", "  one", "  ", "    two", "  ", "mode: 7", "path: a.txt"]
+            ["path: a.txt", "content:", "  one", "  ", "    two", "  ", "mode: 7", r"\u{1b}[2Jx: true"]
         );
         assert_eq!(call("not json \u{1b}[2J"), [r"not json \u{1b}[2J"]);
     }

@@ -16,11 +16,7 @@ fn agent_file(home: &Home, id: &str, head: &str) {
 
 /// The first columns of a table: tokens and times differ from run to run, and shift the columns after them.
 fn steady(text: &str) -> String {
-    let column = |line: &str| {
-        let start: String = line.chars().take(22).collect();
-        let (_, outcome) = line.rsplit_once("  ").unwrap_or_default();
-        format!("{start} {outcome}").trim_end().to_owned() + "\n"
-    };
+    let column = |line: &str| line.chars().take(22).collect::<String>().trim_end().to_owned() + "\n";
     text.lines().map(column).collect()
 }
 

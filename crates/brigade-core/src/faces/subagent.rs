@@ -259,25 +259,42 @@ impl SubagentConfig {
         let result = |(part, end): &(Delegation, PartEnd)| {
             let error = failure(&end.outcome.status);
             let note = end.outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
-            json!({
-                "label": part.role.as_deref().unwrap_or_default(),
-                "success": error.is_none(),
-                "output": format!("{}{note}", self.report(part, &end.outcome, room)),
-                "duration_ms": end.duration_ms,
-                "error": error,
-                "tokens_used": end.tokens,
-            })
+            ResultOfPart {
+                label: part.role.clone().unwrap_or_default(),
+                success: error.is_none(),
+                output: format!("{}{note}", self.report(part, &end.outcome, room)),
+                duration_ms: end.duration_ms,
+                error,
+                tokens_used: end.tokens,
+            }
         };
-        let results: Vec<Value> = parts.iter().map(result).collect();
-        let failed = parts.iter().filter(|(_, end)| failure(&end.outcome.status).is_some()).count();
-        let whole = json!({
-            "results": results,
-            "total_duration_ms": total_ms,
-            "successful": parts.len() - failed,
-            "failed": failed,
-        });
-        ToolOutput::ok(whole.to_string())
+        let results: Vec<ResultOfPart> = parts.iter().map(result).collect();
+        let failed = results.iter().filter(|result| !result.success).count();
+        let successful = results.len() - failed;
+        let whole = ResultOfAll { results, total_duration_ms: total_ms, successful, failed };
+        // Strings and numbers always serialise.
+        ToolOutput::ok(serde_json::to_string(&whole).unwrap_or_default())
     }
+}
+
+/// What the caller reads of all tasks of one call, in this order.
+#[derive(Serialize)]
+struct ResultOfAll {
+    results: Vec<ResultOfPart>,
+    total_duration_ms: u64,
+    successful: usize,
+    failed: usize,
+}
+
+/// What it reads of one of them.
+#[derive(Serialize)]
+struct ResultOfPart {
+    label: String,
+    success: bool,
+    output: String,
+    duration_ms: u64,
+    error: Option<String>,
+    tokens_used: u64,
 }
 
 fn properties(default_turns: u32) -> Value {
