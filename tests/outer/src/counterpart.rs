@@ -27,6 +27,13 @@ pub struct Everything {
     _process: Process,
 }
 
+/// Our own server with what the conformance suite of MCP wants to find, over the HTTP of `brigade mcp`.
+pub struct McpFixture {
+    /// Where it is.
+    pub address: String,
+    _process: Process,
+}
+
 struct Process(Child);
 
 impl Aimock {
@@ -80,11 +87,50 @@ impl Everything {
     }
 }
 
-/// Node.js, wherever `scripts/test` found it.
+impl McpFixture {
+    /// Starts it on a free port.
+    pub fn start() -> McpFixture {
+        let mut process = Process(program(crate::beside("mcp-fixture")).spawn().unwrap());
+        McpFixture { address: process.said("http://"), _process: process }
+    }
+}
+
+/// The conformance suite of MCP.
+pub fn conformance(home: &Path) -> Command {
+    script("mcp/node_modules/@modelcontextprotocol/conformance/dist/index.js", home)
+}
+
+/// The MCP Inspector, on the command line.
+pub fn inspector(home: &Path) -> Command {
+    let launcher = "mcp/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
+    let mut command = script(launcher, home);
+    command.arg("--cli");
+    command
+}
+
+/// acpx, a client of ACP without a screen.
+pub fn acpx(home: &Path) -> Command {
+    script("acp/node_modules/acpx/dist/cli.js", home)
+}
+
+/// A program for Node.js, with a home of its own and nothing else of this environment.
+fn script(path: &str, home: &Path) -> Command {
+    let node = node();
+    let mut command = program(&node);
+    let folders = node.parent().into_iter().map(Path::to_owned);
+    let path_of_all = folders.chain(["/usr/bin".into(), "/bin".into()]);
+    command.arg(tools(path)).env_clear().env("HOME", home);
+    command.env("PATH", std::env::join_paths(path_of_all).unwrap()).stdin(Stdio::null());
+    command
+}
+
+/// Node.js: the one that `scripts/test` installed, else the one that was new enough for it.
 #[expect(clippy::disallowed_methods, reason = "commands under test have another PATH than the tests")]
 pub fn node() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join("node")).find(|file| file.is_file());
+    let installed = cache().join("node/node_modules/node/bin/node");
+    let others = std::env::split_paths(&path).map(|folder| folder.join("node"));
+    let found = std::iter::once(installed).chain(others).find(|file| file.is_file());
     found.unwrap_or_else(|| panic!("node is missing"))
 }
 
@@ -133,13 +179,18 @@ fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
 }
 
 /// Something that `scripts/test` installed.
+pub(crate) fn tools(path: &str) -> PathBuf {
+    let path = cache().join(path);
+    assert!(path.exists(), "{} is missing; run scripts/test, which installs it", path.display());
+    path
+}
+
+/// Where `scripts/test` installs.
 #[expect(clippy::disallowed_methods, reason = "the same folder as in scripts/test")]
-fn tools(path: &str) -> PathBuf {
-    let cache = || {
+fn cache() -> PathBuf {
+    let usual = || {
         let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
         std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("brigade-tests")
     };
-    let path = std::env::var_os("TEST_TOOLS").map_or_else(cache, PathBuf::from).join(path);
-    assert!(path.exists(), "{} is missing; run scripts/test, which installs it", path.display());
-    path
+    std::env::var_os("TEST_TOOLS").map_or_else(usual, PathBuf::from)
 }

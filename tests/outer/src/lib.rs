@@ -5,26 +5,39 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "support of tests")]
 
+mod acp;
 mod counterpart;
+mod foreign;
 mod format;
 mod place;
 mod server;
 mod traces;
+mod wire;
 
 use std::path::PathBuf;
 use std::process::Command;
 
-pub use counterpart::{Aimock, Everything, LocalModel, mcp_server, node};
+pub use acp::AcpSchema;
+pub use counterpart::{
+    Aimock, Everything, LocalModel, McpFixture, acpx, conformance, inspector, mcp_server, node,
+};
+pub use foreign::Foreign;
 pub use format::{FORMATS, Format};
 pub use place::{Done, Place};
 pub use server::{Answer, Asked, Server};
 pub use traces::{Secret, every_file};
+pub use wire::{Line, Side, Wire, methods};
 
 /// The `brigade` command beside this test binary.
 pub fn brigade() -> PathBuf {
+    beside("brigade")
+}
+
+/// A program beside this test binary.
+pub fn beside(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
     let folder = test.parent().and_then(|deps| deps.parent()).map(PathBuf::from).unwrap_or_default();
-    folder.join("brigade")
+    folder.join(name)
 }
 
 /// A command with its own home and nothing else of this environment that matters.

@@ -1,0 +1,247 @@
+//! The server: lists, and what is done when something is asked for.
+
+use rmcp::model::*;
+use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::task_manager::TaskManager;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use crate::{asking, catalogue, jobs, old};
+
+/// What all clients share.
+#[derive(Clone)]
+pub(crate) struct Fixture {
+    pub(crate) tasks: TaskManager,
+    changes: broadcast::Sender<Change>,
+}
+
+/// A list that is another one now.
+#[derive(Clone, Copy)]
+pub(crate) enum Change {
+    Tools,
+    Prompts,
+}
+
+/// A call of a tool, with what came with it.
+pub(crate) struct Call {
+    pub(crate) request: CallToolRequestParams,
+    pub(crate) context: RequestContext<RoleServer>,
+}
+
+impl Default for Fixture {
+    fn default() -> Fixture {
+        Fixture { tasks: TaskManager::new(), changes: broadcast::channel(64).0 }
+    }
+}
+
+impl Fixture {
+    pub(crate) fn tell(&self, change: Change) {
+        // Nobody may be listening.
+        let _ = self.changes.send(change);
+    }
+}
+
+impl Call {
+    pub(crate) fn argument(&self, name: &str) -> Value {
+        self.request.arguments.as_ref().and_then(|all| all.get(name)).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn client(&self) -> ClientCapabilities {
+        self.context.client_capabilities().unwrap_or_default()
+    }
+}
+
+/// A value of the protocol as it is written on the wire.
+pub(crate) fn wire<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+/// A result that is whole. Older versions do not know the word; it is taken out for them on the way.
+pub(crate) fn result<T: serde::de::DeserializeOwned>(mut value: Value) -> T {
+    value["resultType"] = json!("complete");
+    wire(value)
+}
+
+pub(crate) fn says(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(text.into())])
+}
+
+impl ServerHandler for Fixture {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = json!({
+            "tools": { "listChanged": true }, "prompts": { "listChanged": true },
+            "resources": { "subscribe": true, "listChanged": true },
+            "logging": {}, "completions": {}, "extensions": { TASKS_EXTENSION_ID: {} },
+        });
+        ServerConfig::new(wire(capabilities))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(catalogue::tools()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        catalogue::tools().into_iter().find(|tool| tool.name == name)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let call = Call { request, context };
+        let name = call.request.name.to_string();
+        if let Some(result) = catalogue::fixed_result(&name) {
+            return Ok(result.into());
+        }
+        if name.starts_with("test_input_required_result") || name == "test_tool_with_task" {
+            return asking::call(self, &call);
+        }
+        match name.as_str() {
+            "greet" => {
+                let name = call.argument("name");
+                Ok(says(format!("Hello, {}!", name.as_str().unwrap_or_default())).into())
+            }
+            "test_trigger_tool_change" | "test_trigger_prompt_change" => {
+                self.tell(if name.contains("tool_ch") { Change::Tools } else { Change::Prompts });
+                Ok(says("changed").into())
+            }
+            "slow_compute" | "failing_job" | "protocol_error_job" | "confirm_delete" | "multi_input" => {
+                jobs::call(self, call).await
+            }
+            _ => old::call(call).await.map(CallToolResponse::from),
+        }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.tasks.get_task(&request.task_id).map(GetTaskResult::new)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks.update_task(&request.task_id, request.input_responses)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks.cancel_task(&request.task_id)
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(catalogue::resources()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(catalogue::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let found = catalogue::content(&request.uri);
+        let contents = found.ok_or_else(|| {
+            ErrorData::resource_not_found("Resource not found", Some(json!({ "uri": request.uri })))
+        })?;
+        Ok(result::<ReadResourceResult>(json!({ "contents": [contents] })).into())
+    }
+
+    async fn subscribe(
+        &self,
+        _: SubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        _: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.changes.subscribe();
+        loop {
+            let change = tokio::select! {
+                change = changes.recv() => change,
+                () = context.cancelled() => return Ok(()),
+            };
+            // What this client did not ask for is refused by the sink, and so not sent.
+            let _ = match change {
+                Ok(Change::Tools) => context.sink().notify_tool_list_changed().await,
+                Ok(Change::Prompts) => context.sink().notify_prompt_list_changed().await,
+                Err(_) => return Ok(()),
+            };
+        }
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::with_all_items(catalogue::prompts()))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        if request.name == "test_input_required_result_prompt" {
+            return Ok(asking::prompt(request.input_responses.as_ref()));
+        }
+        let found = catalogue::messages(&request.name, &request.arguments.unwrap_or_default());
+        let messages = found.ok_or_else(|| ErrorData::invalid_params("Unknown prompt", None))?;
+        Ok(result::<GetPromptResult>(json!({ "messages": messages })).into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let words = ["paris", "park", "party"].into_iter();
+        let fitting: Vec<&str> = words.filter(|word| word.starts_with(&request.argument.value)).collect();
+        Ok(result(json!({ "completion": { "values": fitting, "total": fitting.len(), "hasMore": false } })))
+    }
+
+    async fn set_level(
+        &self,
+        _: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
+    }
+}

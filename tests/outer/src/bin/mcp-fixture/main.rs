@@ -1,0 +1,29 @@
+//! A server for the conformance suite of MCP: the tools, resources and prompts that the suite names, over the same HTTP
+//! layer as `brigade mcp`. It prints its address and ends with its input.
+
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "support of tests")]
+// Sampling, roots and logging are deprecated in the newest version of the protocol, and part of the older ones.
+#![expect(deprecated, reason = "the suite asks for older versions too")]
+
+mod asking;
+mod catalogue;
+mod fixture;
+mod jobs;
+mod old;
+
+use brigade_mcp::http::{Checks, PATH, router, serve};
+use tokio::io::AsyncReadExt;
+
+use fixture::Fixture;
+
+#[tokio::main]
+async fn main() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    println!("http://{}{PATH}", listener.local_addr().unwrap());
+    let fixture = Fixture::default();
+    let stop = async {
+        let mut rest = Vec::new();
+        let _ = tokio::io::stdin().read_to_end(&mut rest).await;
+    };
+    serve(listener, router(move || fixture.clone(), Checks::without_token()), stop).await.unwrap();
+}
