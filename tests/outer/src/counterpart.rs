@@ -93,6 +93,11 @@ pub fn mcp_server(name: &str) -> PathBuf {
     tools(&format!("mcp/node_modules/@modelcontextprotocol/server-{name}/dist/index.js"))
 }
 
+/// The conformance suite of MCP, for node.
+pub fn mcp_conformance() -> PathBuf {
+    tools("mcp/node_modules/@modelcontextprotocol/conformance/dist/index.js")
+}
+
 impl LocalModel {
     /// Starts it on a free port.
     pub fn start() -> LocalModel {

@@ -14,7 +14,7 @@ mod traces;
 use std::path::PathBuf;
 use std::process::Command;
 
-pub use counterpart::{Aimock, Everything, LocalModel, mcp_server, node};
+pub use counterpart::{Aimock, Everything, LocalModel, mcp_conformance, mcp_server, node};
 pub use format::{FORMATS, Format};
 pub use place::{Done, Place};
 pub use server::{Answer, Asked, Server};
