@@ -8,6 +8,7 @@ mod call;
 mod clock;
 pub mod http;
 mod progress;
+mod questions;
 mod report;
 mod server;
 mod sessions;

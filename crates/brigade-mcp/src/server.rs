@@ -8,18 +8,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::model::relay::{self, Relay};
-use brigade::{Live, Models, Prepared, RunError, Runtime, Settings, Store, Task, Watch};
+use brigade::{Asks, Live, Models, Prepared, RunError, Runtime, Settings, Store, Task, Watch};
 use brigade_core::{Agent, Hop, SessionId};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CreateTaskResult, ErrorData,
     GetTaskParams, GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams,
     ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
-use rmcp::{RoleServer, ServerHandler};
+use rmcp::{Peer, RoleServer, ServerHandler};
 
 use crate::call::{BY, Call, Calls, Refused};
 use crate::progress::Notes;
+use crate::questions::{self, Question};
 use crate::report;
 use crate::sessions::{self, Found, Life, LookError};
 use crate::task;
@@ -45,6 +48,8 @@ pub struct Server {
 
 struct Inner {
     runtime: Runtime,
+    /// The same for clients behind which a person can be asked.
+    asking: Runtime,
     agent: Agent,
     tools: Vec<Tool>,
     faces: BTreeSet<String>,
@@ -81,14 +86,18 @@ impl Server {
             ignore_instructions: true,
             ..Agent::default()
         };
-        let runtime = Runtime::new(store, settings, models.with(relay::PROVIDER, Relay));
+        let models = models.with(relay::PROVIDER, Relay);
+        let with_person = Settings { asks: Asks::Person, ..settings.clone() };
+        let asking = Runtime::new(store.clone(), with_person, models.clone());
+        let runtime = Runtime::new(store, settings, models);
         let faces = runtime.faces(&agent);
         if faces.is_empty() {
             return Err(SetupError::NoFaces);
         }
         let names = faces.iter().map(|spec| spec.name.clone()).collect();
         let tools = faces.iter().map(specs::of_face).chain(specs::own()).collect();
-        Ok(Server { inner: Arc::new(Inner { runtime, agent, tools, faces: names, calls: Calls::default() }) })
+        let calls = Calls::default();
+        Ok(Server { inner: Arc::new(Inner { runtime, asking, agent, tools, faces: names, calls }) })
     }
 
     /// Stops all that was begun through this server, and waits until nothing runs any more.
@@ -97,14 +106,13 @@ impl Server {
     }
 
     /// Begins a tree for a call of a face.
-    async fn prepare(&self, name: &str, arguments: &str, hop: Option<Hop>) -> Result<Prepared, Unbegun> {
+    async fn prepare(&self, runtime: &Runtime, task: Task) -> Result<Prepared, Unbegun> {
         match self.inner.calls.admit() {
             Ok(()) => {}
             Err(Refused::Busy) => return Err(Unbegun::Told(BUSY.to_owned())),
             Err(Refused::Closed) => return Err(Unbegun::Fault("the server is stopping".to_owned())),
         }
-        let task = Task::new(relay::task(name, arguments)).agent(self.inner.agent.clone()).hop(hop);
-        self.inner.runtime.prepare(task).await.map_err(|error| match error {
+        runtime.prepare(task).await.map_err(|error| match error {
             RunError::Setup(cause) => Unbegun::Told(cause),
             other => Unbegun::Fault(other.to_string()),
         })
@@ -118,17 +126,22 @@ impl Server {
         let hop = hop(&request, &context)?;
         let arguments = serde_json::to_string(&request.arguments.unwrap_or_default())
             .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        let prepared = match self.prepare(&request.name, &arguments, hop).await {
+        let task = Task::new(relay::task(&request.name, &arguments)).agent(self.inner.agent.clone()).hop(hop);
+        let as_task = context.client_capabilities().is_some_and(|client| client.supports_tasks());
+        let asks = !as_task && questions::can_ask(&context);
+        let runtime = if asks { &self.inner.asking } else { &self.inner.runtime };
+        let prepared = match self.prepare(runtime, task).await {
             Ok(prepared) => prepared,
             Err(Unbegun::Told(cause)) => return Ok(report::failed(cause).into()),
             Err(Unbegun::Fault(cause)) => return Err(ErrorData::internal_error(cause, None)),
         };
         let (root, watch) = (prepared.session().clone(), prepared.watch());
-        let call = self.inner.calls.begin(self.inner.runtime.clone(), prepared.start());
-        if context.client_capabilities().is_some_and(|client| client.supports_tasks()) {
+        let call = self.inner.calls.begin(runtime.clone(), prepared.start());
+        if as_task {
             return self.as_task(root, call, watch).await;
         }
-        self.follow(root, call, watch, &context).await.map(CallToolResponse::from)
+        let person = asks.then(|| context.peer.clone());
+        self.follow(root, call, watch, person, &context).await.map(CallToolResponse::from)
     }
 
     /// Answers at once; the client asks for the result later.
@@ -151,21 +164,30 @@ impl Server {
         root: SessionId,
         mut call: Call,
         mut watch: Watch,
+        person: Option<Peer<RoleServer>>,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
         let token = context.meta.get_progress_token();
         let mut notes = Notes::new(root.clone(), &context.peer, token);
         let mut is_watched = true;
+        let mut open = FuturesUnordered::new();
         let ending = loop {
             tokio::select! {
                 ending = call.ending() => break ending,
                 // The call is stopped with this future; its client hears no more of it.
                 () = context.ct.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),
                 live = watch.next(), if is_watched => match live {
-                    Some(live) => notes.take(&live),
+                    Some(live) => {
+                        notes.take(&live);
+                        if let (Live::Fact(record), Some(peer)) = (&live, &person) {
+                            let question = Question::of(record);
+                            open.extend(question.map(|question| question.put(peer.clone(), self.inner.asking.clone())));
+                        }
+                    }
                     None => is_watched = false,
                 },
                 () = notes.due() => notes.send().await,
+                Some(()) = open.next(), if !open.is_empty() => {}
             }
         };
         notes.send().await;

@@ -20,6 +20,7 @@ mod faces;
 mod formats;
 mod init;
 mod mcp;
+mod mcp_server;
 mod mistakes;
 mod models;
 mod named;

@@ -1,0 +1,185 @@
+//! The server over real HTTP.
+
+use std::net::SocketAddr;
+
+use brigade::core::Status;
+use brigade_mcp::http::{self, Checks, Token};
+use reqwest::StatusCode;
+use rmcp::model::ProtocolVersion;
+use rmcp::service::{ClientLifecycleMode, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientServiceExt, RoleClient, ServiceExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::oneshot;
+
+use crate::support::{Client, FOUR, HANGS, LIMIT, Stage, delegate, words};
+
+const TOKEN: &str = "a-token-of-this-test";
+
+struct Listening {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    served: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+async fn listen(stage: &Stage) -> Listening {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = stage.server.clone();
+    let checks = Checks::with_token(Token::new(TOKEN).unwrap()).allow_origin("https://app.example");
+    let router = http::router(move || server.clone(), checks);
+    let (stop, stopped) = oneshot::channel();
+    let served = tokio::spawn(http::serve(listener, router, async {
+        let _ = stopped.await;
+    }));
+    Listening { address, stop, served }
+}
+
+fn plain() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+impl Listening {
+    fn url(&self) -> String {
+        format!("http://{}{}", self.address, http::PATH)
+    }
+
+    fn transport(&self) -> StreamableHttpClientTransport<reqwest::Client> {
+        let config = StreamableHttpClientTransportConfig::with_uri(self.url()).auth_header(TOKEN);
+        StreamableHttpClientTransport::with_client(plain(), config)
+    }
+
+    async fn client(&self) -> RunningService<RoleClient, Client> {
+        Client::default().serve(self.transport()).await.unwrap()
+    }
+
+    /// A request that opens a session, with these headers on top or instead.
+    async fn post(&self, headers: &[(&'static str, &str)]) -> reqwest::Response {
+        let mut request = plain()
+            .post(self.url())
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json")
+            .body(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.send().await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn clients_of_either_lifecycle_call_over_http() {
+    let stage = Stage::new(FOUR);
+    let listening = listen(&stage).await;
+    let client = listening.client().await;
+    assert_eq!(words(&client.call_tool(delegate()).await.unwrap()), "[Child]: Four.");
+    let lifecycle = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+    let newest = Client::default().serve_with_lifecycle(listening.transport(), lifecycle).await.unwrap();
+    assert_eq!(words(&newest.call_tool(delegate()).await.unwrap()), "[Child]: Four.");
+    listening.stop.send(()).unwrap();
+    tokio::time::timeout(LIMIT, listening.served).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn nobody_comes_in_without_the_token() {
+    let listening = listen(&Stage::new(FOUR)).await;
+    for headers in
+        [&[][..], &[("authorization", "Bearer wrong-token-of-this")], &[("authorization", "Basic eDp5")]]
+    {
+        let refused = listening.post(headers).await;
+        assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+        assert!(refused.headers()["www-authenticate"].to_str().unwrap().starts_with("Bearer"));
+        assert!(!refused.text().await.unwrap().contains(TOKEN));
+    }
+    let right = format!("Bearer {TOKEN}");
+    assert_eq!(listening.post(&[("authorization", &right)]).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn names_and_pages_from_elsewhere_are_refused_even_with_the_token() {
+    let listening = listen(&Stage::new(FOUR)).await;
+    let right = format!("Bearer {TOKEN}");
+    for (name, value, expected) in [
+        ("host", "evil.example", StatusCode::FORBIDDEN),
+        ("host", "127.0.0.1.evil.example", StatusCode::FORBIDDEN),
+        ("origin", "https://evil.example", StatusCode::FORBIDDEN),
+        ("origin", "null", StatusCode::FORBIDDEN),
+        ("origin", "http://localhost:9", StatusCode::OK),
+        ("origin", "https://app.example", StatusCode::OK),
+        ("host", "localhost:1", StatusCode::OK),
+    ] {
+        let answer = listening.post(&[("authorization", &right), (name, value)]).await;
+        assert_eq!(answer.status(), expected, "{name}: {value}");
+        let readable = answer.headers().get("access-control-allow-origin").is_some();
+        assert_eq!(readable, name == "origin" && expected == StatusCode::OK, "{name}: {value}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_allowed_may_ask_first() {
+    let listening = listen(&Stage::new(FOUR)).await;
+    let ask = |origin: &'static str| {
+        plain().request(reqwest::Method::OPTIONS, listening.url()).header("origin", origin).send()
+    };
+    let yes = ask("https://app.example").await.unwrap();
+    assert_eq!(yes.status(), StatusCode::NO_CONTENT);
+    assert!(yes.headers()["access-control-allow-headers"].to_str().unwrap().contains("authorization"));
+    assert_eq!(ask("https://evil.example").await.unwrap().status(), StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn bodies_have_a_limit_and_nonsense_is_refused() {
+    let listening = listen(&Stage::new(FOUR)).await;
+    let send = |body: String| {
+        plain()
+            .post(listening.url())
+            .bearer_auth(TOKEN)
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json")
+            .body(body)
+            .send()
+    };
+    let long =
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{}"}}}}"#, "x".repeat(10 << 20));
+    // The server may close the connection before all of it was sent.
+    if let Ok(answer) = send(long).await {
+        assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    assert!(send("{nonsense".to_owned()).await.unwrap().status().is_client_error());
+    assert_eq!(
+        listening.post(&[("authorization", &format!("Bearer {TOKEN}"))]).await.status(),
+        StatusCode::OK
+    );
+}
+
+#[tokio::test]
+async fn a_session_that_is_given_back_stops_its_trees() {
+    let stage = Stage::new(HANGS);
+    let listening = listen(&stage).await;
+    let client = listening.client().await;
+    let peer = client.peer().clone();
+    let calling = tokio::spawn(async move { peer.call_tool_once(delegate()).await.is_ok() });
+    let (root, child) = stage.working().await;
+    client.cancel().await.unwrap();
+    assert!(matches!(stage.end_of(&child).await, Status::Cancelled { .. }));
+    assert!(matches!(stage.end_of(&root).await, Status::Cancelled { .. }));
+    assert!(!calling.await.unwrap());
+}
+
+#[tokio::test]
+async fn connections_that_say_nothing_keep_nobody_out() {
+    let listening = listen(&Stage::new(FOUR)).await;
+    let mut silent = Vec::new();
+    for _ in 0..200 {
+        let mut stream = tokio::net::TcpStream::connect(listening.address).await.unwrap();
+        stream.write_all(b"POST /mcp HT").await.unwrap();
+        silent.push(stream);
+    }
+    let right = format!("Bearer {TOKEN}");
+    assert_eq!(listening.post(&[("authorization", &right)]).await.status(), StatusCode::OK);
+    // They are let go after a while.
+    let mut heard = Vec::new();
+    let closed = tokio::time::timeout(LIMIT, silent[0].read_to_end(&mut heard)).await;
+    assert!(closed.is_ok(), "it is still open");
+}

@@ -1,0 +1,14 @@
+//! The server as clients meet it: in process over a pipe, and over real HTTP.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests start tasks, and fail where something is not as it should be"
+)]
+
+mod calls;
+mod http;
+mod questions;
+mod sessions;
+mod support;
+mod tasks;

@@ -1,0 +1,146 @@
+//! A server over a store in memory, a scripted model, and clients for it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use brigade::core::{Event, SessionId, Status};
+use brigade::model::script::Script;
+use brigade::store::MemoryStore;
+use brigade::{Models, Settings, Store, Workspace};
+use brigade_mcp::{Server, stdio};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ErrorData, Implementation, ProgressNotificationParam,
+};
+use rmcp::service::{NotificationContext, RequestContext, RunningService};
+use rmcp::{ClientHandler, RoleClient, ServiceExt};
+use serde_json::Value;
+
+/// Everything has to happen within this.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// A child that answers.
+pub(crate) const FOUR: &str = "[[reply]]\ntext = 'Four.'\nusage = { input = 10, output = 5 }\n";
+/// A child that never does.
+pub(crate) const HANGS: &str = "[[reply]]\nfault = 'hang'\n";
+
+pub(crate) struct Stage {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) server: Server,
+}
+
+impl Stage {
+    pub(crate) fn new(script: &str) -> Stage {
+        Stage::with(script, |_| {})
+    }
+
+    pub(crate) fn with(script: &str, tweak: impl Fn(&mut Settings)) -> Stage {
+        let (store, folder) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
+        let mut settings = Settings::new("script", Workspace::open(folder.path()).unwrap());
+        tweak(&mut settings);
+        let models = Models::default().with("script", Script::parse(script).unwrap());
+        let server = Server::new(store.clone(), settings, models, None).unwrap();
+        Stage { store, folder, server }
+    }
+
+    /// A client over a pipe.
+    pub(crate) async fn client(&self, client: Client) -> RunningService<RoleClient, Client> {
+        let (here, there) = tokio::io::duplex(64 * 1024);
+        let (input, output) = tokio::io::split(there);
+        tokio::spawn(stdio::serve(self.server.clone(), input, output, std::future::pending()));
+        client.serve(here).await.unwrap()
+    }
+
+    /// Waits until a session has ended, and says how.
+    pub(crate) async fn end_of(&self, session: &SessionId) -> Status {
+        let end = async {
+            loop {
+                let records = self.store.read(session, 0).await.unwrap();
+                if let Some(Event::Ended { outcome, .. }) = records.last().map(|record| &record.event) {
+                    return outcome.status.clone();
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, end).await.unwrap()
+    }
+
+    /// Waits until the first tree has a child that thinks, and gives both.
+    pub(crate) async fn working(&self) -> (SessionId, SessionId) {
+        let found = async {
+            loop {
+                for root in self.store.roots().await.unwrap() {
+                    let child: SessionId = format!("{}.1-0", root.root).parse().unwrap();
+                    let records = self.store.read(&child, 0).await.unwrap();
+                    if records.iter().any(|record| matches!(record.event, Event::Called { .. })) {
+                        return (root.root, child);
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, found).await.unwrap()
+    }
+}
+
+/// A client that keeps what it hears.
+#[derive(Clone, Default)]
+pub(crate) struct Client {
+    pub(crate) notes: Arc<Mutex<Vec<ProgressNotificationParam>>>,
+    pub(crate) knows_tasks: bool,
+    /// What its person answers, where there is one.
+    pub(crate) answers: Option<Value>,
+    pub(crate) asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        let mut can = ClientCapabilities::default();
+        if self.knows_tasks {
+            can = ClientCapabilities::builder().enable_tasks().build();
+        }
+        if self.answers.is_some() {
+            can = ClientCapabilities::builder().enable_elicitation().build();
+        }
+        ClientConfig::new(can, Implementation::new("test", "1"))
+    }
+
+    async fn on_progress(&self, note: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
+        self.notes.lock().unwrap().push(note);
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        self.asked.lock().unwrap().push(serde_json::to_string(&request).unwrap());
+        let answer = self.answers.clone().unwrap_or_default();
+        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(answer))
+    }
+}
+
+/// A call of a tool.
+pub(crate) fn call(tool: &'static str, arguments: Value) -> CallToolRequestParams {
+    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    CallToolRequestParams::new(tool).with_arguments(arguments)
+}
+
+/// A call of `delegate`.
+pub(crate) fn delegate() -> CallToolRequestParams {
+    call("delegate", serde_json::json!({ "role": "Child", "task": "2 + 2" }))
+}
+
+/// The words of a result.
+#[track_caller]
+pub(crate) fn words(result: &CallToolResult) -> String {
+    let texts = result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.clone());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The session that a result names.
+#[track_caller]
+pub(crate) fn session(result: &CallToolResult) -> SessionId {
+    result.meta.as_ref().unwrap()["brigade/session"].as_str().unwrap().parse().unwrap()
+}
