@@ -1,1 +1,87 @@
 //! External agents as children.
+//!
+//! [`Acp`] holds the programs that were configured, starts them when a session first needs one, and lets many sessions
+//! share a process. To the driver each of them is a model: a prompt is a request, and what the agent asks of us (a file,
+//! a terminal, a permission) are calls of its reply, which pass the same choke point as those of any model.
+//!
+//! A peer is not trusted. Lines, queues and texts are bounded, every wait has an end, and a program that breaks the
+//! protocol is ended: that costs the sessions on it, and nothing else.
+
+mod ask;
+mod fate;
+mod line;
+mod peer;
+mod pool;
+mod process;
+mod session;
+mod terminal;
+mod tools;
+mod turn;
+mod update;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brigade::Secret;
+use brigade_sandbox::GuardCommand;
+
+pub use pool::Acp;
+
+/// A program that speaks the protocol.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Its name.
+    pub name: String,
+    /// The program that guards it.
+    pub guard: GuardCommand,
+    /// The folder that it starts in and that its sessions work in.
+    pub workspace: PathBuf,
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Exactly the environment that it gets.
+    pub environment: Vec<(String, Secret)>,
+    /// How many sessions one process serves at once.
+    pub sessions: usize,
+    /// How it is to work.
+    pub choice: Choice,
+    /// Its agents, by name: what they choose counts before what the server chooses.
+    pub agents: BTreeMap<String, Choice>,
+    /// What a session on it is lent.
+    pub terms: brigade::external::Terms,
+    /// How long starting it and opening a session may take.
+    pub start_time: Duration,
+}
+
+/// How an agent is to work.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The mode that it is put into.
+    pub mode: Option<String>,
+    /// The model that it is told to use.
+    pub model: Option<String>,
+    /// More arguments of the program.
+    pub arguments: Vec<String>,
+}
+
+/// How long starting a program and opening a session may take.
+pub const START_TIME: Duration = Duration::from_secs(60);
+/// How many sessions one process serves at once.
+pub const SESSIONS: usize = 64;
+
+/// A few plain words of a stranger.
+fn short(text: &str) -> String {
+    const MOST: usize = 300;
+    let mut plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut shown: String = plain.by_ref().take(MOST).collect();
+    if plain.next().is_some() {
+        shown.push('…');
+    }
+    shown.trim().to_owned()
+}
+
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -13,6 +13,7 @@ use brigade::skills::SKILL;
 use brigade::store::SqliteStore;
 use brigade::tool::{Memory, ShellSettings, WebSearch, memory};
 use brigade::{Model, Models, More, Runtime, Store, Tool, Toolbox, Workspace};
+use brigade_acp::client::Acp;
 use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::permission::Permissions;
 use brigade_core::{Agent, Authority, Event, SessionId};
@@ -93,7 +94,22 @@ pub(crate) fn runtime(
 ) -> Result<Runtime, Failure> {
     let mut library = library_settings(settings)?;
     library.tools = library.tools.with_servers(servers);
+    if !settings.acp.is_empty() {
+        let (acp, problems) = external(settings)?;
+        for (name, what) in problems {
+            output::note(&safe::line(&format!(
+                "warning: the external agent '{name}' cannot be used: {what}"
+            )));
+        }
+        library.external = Some(Arc::new(acp));
+    }
     Ok(Runtime::new(store, library, models(settings)))
+}
+
+/// The agents that other programs run, and what is wrong with those that cannot be used. Nothing is started yet.
+pub(crate) fn external(settings: &Settings) -> Result<(Acp, Vec<(String, String)>), Failure> {
+    let (servers, problems) = settings.acp_servers(&guard()?);
+    Ok((Acp::new(servers), problems))
 }
 
 /// Starts the servers of tools. What cannot be used is said; the run goes on without it.
@@ -181,7 +197,7 @@ pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<
     for (list, rules) in lists {
         for rule in rules {
             let name = rule.tool();
-            if !known.contains(name) && !name.starts_with("mcp__") {
+            if !known.contains(name) && !name.starts_with("mcp__") && !name.starts_with("acp__") {
                 return Err(Failure::usage(format!(
                     "permissions.{list}: `{rule}` names no tool there is; the tools are {}",
                     known.into_iter().collect::<Vec<_>>().join(", ")

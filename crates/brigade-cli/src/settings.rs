@@ -2,6 +2,7 @@
 //!
 //! This is the only part of Brigade that reads the environment, the home folder and the current folder.
 
+mod acp;
 mod agents;
 mod environment;
 mod examine;
@@ -39,6 +40,7 @@ use crate::units;
 
 use environment::nowhere;
 
+pub(crate) use acp::AcpServer;
 pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
 pub(crate) use examine::{Layer, State as LayerState};
@@ -87,6 +89,8 @@ pub(crate) struct Settings {
     pub(crate) web: Web,
     /// Servers of tools.
     pub(crate) servers: Vec<McpServer>,
+    /// Agents that other programs run.
+    pub(crate) acp: Vec<AcpServer>,
     /// The folder that tools work in.
     pub(crate) folder: PathBuf,
     /// Folders with skills; of two with the same name, the one in the earlier folder counts.
@@ -203,6 +207,8 @@ impl Settings {
             role.model = role.model.take().map(absolute).transpose()?;
         }
         let faces = Faces { swarm, subagent: raw.subagent, spawn: raw.spawn, delegation: raw.delegation };
+        let acp = acp::resolve(raw.acp, &layers)?;
+        acp::check_names(&faces, &acp)?;
         let skills = raw.skills.paths.iter().map(|path| environment.absolute(Path::new(path)));
         let skills = skills.chain(Some(places.skills).filter(|folder| folder.is_dir())).collect();
         let store = match (&global.store, raw.store.as_deref()) {
@@ -234,6 +240,7 @@ impl Settings {
             permissions: raw.permissions.resolve(),
             web: raw.web.resolve()?,
             servers: servers::resolve(raw.mcp_servers, &layers)?,
+            acp,
             folder: folder(&environment, flags),
             project: None,
             skills,
@@ -334,6 +341,7 @@ struct Raw {
     web: web::Raw,
     #[serde(rename = "mcpServers")]
     mcp_servers: BTreeMap<String, servers::Raw>,
+    acp: acp::Raw,
     /// Kept for the parts that are to use them.
     #[serde(flatten)]
     _later: BTreeMap<String, Value>,

@@ -53,6 +53,9 @@ pub struct Delegation {
     /// The id of the agent that was asked for by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// The external agent that is to do it: `server`, or `server/agent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<String>,
     /// The role, label or title, in the caller's spelling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,

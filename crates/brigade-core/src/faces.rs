@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Place};
 use crate::alias;
 use crate::delegation::{Delegation, Face, Outcome, Status, Waiting};
 use crate::grant::{Authority, Wish};
@@ -367,6 +367,10 @@ impl Faces {
                 if part.face == Face::Subagent { &[subagent::NAME, subagent::PARALLEL][..] } else { &[] };
             let gone = DELEGATION_TOOLS.into_iter().filter(|name| !own.contains(name));
             wish.never.extend(gone.map(str::to_owned));
+        }
+        if matches!(agent.place, Place::Acp(_)) {
+            // Another program chooses its model and has keys of its own.
+            return (agent, wish);
         }
         settle_model(&mut agent, caller.agent);
         // An address and the key to it go together, and stay with their provider.

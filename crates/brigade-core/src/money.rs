@@ -132,6 +132,9 @@ pub struct Spent {
     /// What was reported above the reserve.
     #[serde(skip_serializing_if = "is_nothing")]
     pub overrun: Amount,
+    /// What external agents say they used up. It is their own account and their own bill: no budget is charged for it.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub reported: Amount,
 }
 
 fn is_nothing(amount: &Amount) -> bool {
@@ -148,6 +151,7 @@ impl Spent {
             turns: self.turns.saturating_add(other.turns),
             in_doubt: self.in_doubt.plus(other.in_doubt),
             overrun: self.overrun.plus(other.overrun),
+            reported: self.reported.plus(other.reported),
         }
     }
 

@@ -23,6 +23,7 @@
 
 pub mod agents;
 mod clock;
+pub mod external;
 mod jitter;
 pub mod lifecycle;
 pub mod live;
@@ -41,6 +42,7 @@ mod tree;
 
 pub use agents::Catalogue;
 pub use brigade_core as core;
+pub use external::External;
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult};
 pub use live::{Live, Watch};
 pub use model::{Model, Models};

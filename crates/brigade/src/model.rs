@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brigade_core::message::Stop;
-use brigade_core::{Message, Price, Purpose, Reply, SessionId, Text, ToolCall, ToolSpec, Usage};
+use brigade_core::{Hop, Message, Price, Purpose, Reply, SessionId, Text, ToolCall, ToolSpec, Usage};
 use futures::stream::BoxStream;
 
 use crate::secret::Secret;
@@ -58,6 +58,8 @@ pub struct Request {
     pub max_tokens: u64,
     /// How freely the model is to choose its words, where the agent says so. Not sent to a model that refuses it.
     pub temperature: Option<f64>,
+    /// What travels with the request to an agent of another program.
+    pub hop: Option<Box<Hop>>,
 }
 
 /// A piece of a streamed reply.
@@ -78,6 +80,8 @@ pub enum Chunk {
     Opaque(String),
     /// Tokens so far; the last one counts.
     Usage(Usage),
+    /// What an external agent says that it used up, in tokens and money; the last one counts.
+    Reported(Usage, u64),
     /// The request stands in line: until it is [`Chunk::Sent`], nothing of it costs anything.
     Queued,
     /// The request is on its way.
@@ -279,6 +283,7 @@ pub struct Ingest {
     calls: Vec<(String, String, Option<String>)>,
     opaque: Vec<Text>,
     usage: Usage,
+    reported: (Usage, u64),
     stop: Option<Stop>,
 }
 
@@ -302,10 +307,16 @@ impl Ingest {
             },
             Chunk::Opaque(block) => self.opaque.push(block.into()),
             Chunk::Usage(usage) => self.usage = usage,
+            Chunk::Reported(usage, usd) => self.reported = (usage, usd),
             Chunk::Queued | Chunk::Sent | Chunk::Waiting(_) => {}
             Chunk::Done(stop) => self.stop = Some(stop),
         }
         Ok(None)
+    }
+
+    /// What an external agent says that it used up: tokens and nano-dollars.
+    pub fn reported(&self) -> (Usage, u64) {
+        self.reported
     }
 
     /// Whether the terminal event has come.

@@ -175,8 +175,7 @@ impl Runtime {
             return Err(RunError::Setup(Refusal::Depth { deepest: authority.deepest }.to_string()));
         }
         // The model is looked up before anything is written: a wrong name leaves no session behind.
-        let name = agent.model.clone().unwrap_or_default();
-        self.core.model_for(&agent, &name).map_err(RunError::Setup)?;
+        self.core.check_model(&agent).map_err(RunError::Setup)?;
         let lease = self.core.store.lease(&session, &self.holder, clock::now()).await?;
         let tree = Arc::new(Tree::new(
             self.core.clone(),

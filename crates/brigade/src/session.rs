@@ -28,6 +28,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock;
+use crate::external::{self, Seat};
 use crate::live::Live;
 use crate::slots::{Lane, Slot};
 use crate::store::{Append, Expect, StoreError};
@@ -123,6 +124,8 @@ pub(crate) struct Driver {
     deadline: Option<Instant>,
     /// How long the last word may take after that.
     grace: Duration,
+    /// What is kept for this session where another program runs it.
+    _seat: Option<Box<Seat>>,
 }
 
 impl Driver {
@@ -168,6 +171,7 @@ impl Driver {
         let (sender, inbox) = mpsc::unbounded_channel();
         let committed = state.length();
         tree.enter(state.session(), sender.clone());
+        let seat = tree.seat(&kit, state.session());
         Driver {
             tree,
             state,
@@ -196,6 +200,7 @@ impl Driver {
             slot,
             deadline: None,
             grace: MOST_GRACE,
+            _seat: seat,
         }
     }
 
@@ -296,12 +301,17 @@ impl Driver {
         Outcome { warnings, ..outcome }
     }
 
-    /// A call that was open when an earlier runner ended: what it cost is in doubt, and it is asked again.
+    /// A call that was open when an earlier runner ended: what it cost is in doubt, and it is asked again. An external
+    /// agent is not: nobody knows what it has done.
     fn close_interrupted_call(&mut self) {
         if let Some(open) = self.state.open_call() {
             let spent = Spent::doubtful(open.reserved);
             let (turn, attempt) = (open.turn, open.attempt);
-            self.record(Event::CallFailed { turn, attempt, cause: CallFault::Interrupted, spent });
+            let cause = match self.kit.terms {
+                None => CallFault::Interrupted,
+                Some(_) => CallFault::Fatal { message: external::INTERRUPTED.to_owned() },
+            };
+            self.record(Event::CallFailed { turn, attempt, cause, spent });
         }
     }
 

@@ -9,6 +9,7 @@ use brigade_core::permission::{Mode, Permissions};
 use brigade_core::{Agent, Budget, Limit};
 
 use crate::agents::Catalogue;
+use crate::external::External;
 use crate::skills::Skills;
 use crate::tool::{ShellSettings, Toolbox, Workspace};
 
@@ -41,6 +42,8 @@ pub struct Settings {
     pub tools: Toolbox,
     /// How commands are run; without it `shell` is not offered.
     pub shell: Option<ShellSettings>,
+    /// Agents that other programs run.
+    pub external: Option<Arc<dyn External>>,
     /// The skills that agents with `allow_skills` are offered.
     pub skills: Skills,
     /// What the project tells all agents that do not ignore it.
@@ -125,6 +128,7 @@ impl Settings {
             workspace,
             tools: Toolbox::standard(),
             shell: None,
+            external: None,
             skills: Skills::default(),
             instructions: None,
         }

@@ -9,11 +9,12 @@ use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
 use brigade_core::state::Meter;
-use brigade_core::{Agent, Budget, Event, Face, Hash, Limit, SessionId, ToolSpec};
+use brigade_core::{Agent, Budget, Event, Face, Hash, Limit, Place, Price, SessionId, ToolSpec};
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::clock;
+use crate::external::{External, ExternalTool, Seat, Terms};
 use crate::live::Watchers;
 use crate::model::{ChosenModel, Models, Own};
 use crate::runtime::More;
@@ -24,6 +25,9 @@ use crate::slots::Slots;
 use crate::store::{Holder, Lease, Pos, Store, StoreError};
 use crate::task::AbortOnDrop;
 use crate::tool::{AnyTool, Files};
+
+/// The tools that an external agent can ask for.
+const EXTERNAL_TOOLS: [&str; 3] = ["read_file", "write_file", "shell"];
 
 /// What a runtime and all its trees share.
 pub(crate) struct Core {
@@ -72,6 +76,8 @@ pub(crate) struct Kit {
     pub(crate) system: Arc<str>,
     pub(crate) specs: Arc<[ToolSpec]>,
     pub(crate) files: Files,
+    /// What the agent is lent, where another program runs it.
+    pub(crate) terms: Option<Terms>,
 }
 
 /// A model of an agent's chain, and what calls of it cost.
@@ -96,6 +102,22 @@ impl Core {
         };
         let own = Own { base_url: agent.api_base.clone(), key };
         self.models.choose_for(name, &own).map_err(|error| error.to_string())
+    }
+
+    /// Whether the model of an agent, or the program that runs it, is one that there is.
+    pub(crate) fn check_model(&self, agent: &Agent) -> Result<(), String> {
+        match &agent.place {
+            Place::Acp(place) => self.external()?.model(place).map(|_| ()),
+            Place::Here | Place::Remote => {
+                self.model_for(agent, agent.model.as_deref().unwrap_or_default()).map(|_| ())
+            }
+        }
+    }
+
+    /// The agents that other programs run.
+    fn external(&self) -> Result<&Arc<dyn External>, String> {
+        let none = || "no external agents are configured ([acp.servers.NAME])".to_owned();
+        self.settings.external.as_ref().ok_or_else(none)
     }
 
     /// A model that may take over. An address and a key that the agent has of its own stay with its own provider.
@@ -275,6 +297,44 @@ impl Tree {
         if let Some(kit) = lock(&self.kits).get(&key) {
             return Ok(kit.clone());
         }
+        let kit = Arc::new(match agent.place.clone() {
+            Place::Acp(place) => self.external_kit(agent, authority, &place)?,
+            Place::Here | Place::Remote => self.own_kit(agent, authority, depth)?,
+        });
+        lock(&self.kits).insert(key, kit.clone());
+        Ok(kit)
+    }
+
+    /// The kit of an agent that another program runs: it costs us nothing, and brings a prompt and tools of its own.
+    fn external_kit(&self, agent: Agent, authority: Authority, place: &str) -> Result<Kit, String> {
+        let external = self.core.external()?;
+        let model = ChosenModel { provider: external.model(place)?, name: place.to_owned() };
+        let meter = Meter { price: Price::default(), fixed_bytes: 0, max_output: 0, window: None };
+        let first = Link { name: place.to_owned(), model, meter, is_priced: true };
+        let may_ask = |spec: &ToolSpec| EXTERNAL_TOOLS.contains(&spec.name.as_str());
+        let mut specs = self.settings().tools.specs(&authority);
+        specs.retain(|spec| may_ask(spec) && (spec.name != "shell" || self.settings().shell.is_some()));
+        Ok(Kit {
+            agent_hash: agent.hash(),
+            authority_hash: authority.hash(),
+            first,
+            rest: Vec::new(),
+            system: agent.prompt.as_str().into(),
+            specs: specs.into(),
+            files: self.files(&authority),
+            terms: Some(external.terms(place)),
+            agent,
+            authority,
+        })
+    }
+
+    fn files(&self, authority: &Authority) -> Files {
+        let permissions = Arc::new(authority.permissions.clone());
+        Files::new(self.settings().workspace.clone(), permissions, authority.paths.clone())
+    }
+
+    fn own_kit(&self, agent: Agent, authority: Authority, depth: u32) -> Result<Kit, String> {
+        let (agent_hash, authority_hash) = (agent.hash(), authority.hash());
         let settings = self.settings();
         let wanted = self.wanted_model(&agent).to_owned();
         let model = self.core.model_for(&agent, &wanted)?;
@@ -298,15 +358,8 @@ impl Tree {
         };
         let first = link(wanted, model);
         let rest = others.into_iter().map(|(name, model)| link(name, model)).collect();
-        let files = Files::new(
-            settings.workspace.clone(),
-            Arc::new(authority.permissions.clone()),
-            authority.paths.clone(),
-        );
-        let kit =
-            Arc::new(Kit { agent, agent_hash, authority, authority_hash, first, rest, system, specs, files });
-        lock(&self.kits).insert(key, kit.clone());
-        Ok(kit)
+        let (files, terms) = (self.files(&authority), None);
+        Ok(Kit { agent, agent_hash, authority, authority_hash, first, rest, system, specs, files, terms })
     }
 
     /// The model of an agent. One that only passes a call on is never replaced.
@@ -341,10 +394,26 @@ impl Tree {
 
     /// The tool that an agent of this kit calls by this name, if it has one.
     pub(crate) fn tool(&self, kit: &Kit, name: &str) -> Option<&Arc<dyn AnyTool>> {
+        let may_use = |name: &str| kit.authority.tools.contains(name);
+        if kit.terms.is_some() {
+            let external = self.settings().external.as_ref().and_then(|external| external.tool(name));
+            return match external {
+                Some(ExternalTool { tool, needs }) => {
+                    (needs.is_empty() || needs.iter().any(|name| may_use(name))).then_some(tool)
+                }
+                None => self.settings().tools.get(name).filter(|_| may_use(name)),
+            };
+        }
         match self.skill_tool(&kit.agent) {
             Some(tool) if name == SKILL => Some(tool),
             _ => self.settings().tools.get(name).filter(|_| kit.authority.tools.contains(name)),
         }
+    }
+
+    /// What ends with the session, where another program runs it.
+    pub(crate) fn seat(&self, kit: &Kit, session: &SessionId) -> Option<Box<Seat>> {
+        let external = self.settings().external.clone().filter(|_| kit.terms.is_some())?;
+        Some(Box::new(Seat { external, session: session.clone() }))
     }
 
     /// Skills belong to the definition of an agent: they are neither lent nor asked for.

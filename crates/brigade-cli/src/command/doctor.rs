@@ -1,6 +1,7 @@
 //! `brigade doctor`: what is well, what is not, and what to do about it.
 
 mod config;
+mod external;
 mod machine;
 mod models;
 mod servers;
@@ -94,6 +95,7 @@ pub(crate) fn run(global: &Global, doctor: &Doctor) -> Result<Exit, Failure> {
         Section { name: "skills", findings: team::skills(&settings) },
         Section { name: "tools", findings: team::tools(&settings) },
         Section { name: "mcp", findings: servers::findings(&settings, doctor.offline)? },
+        Section { name: "acp", findings: external::findings(&settings, doctor.offline)? },
     ];
     let count = |level: Level| {
         let all = sections.iter().flat_map(|section| &section.findings);

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use brigade::agents::LoadError;
 use brigade::{Catalogue, Prepared, RunError, Runtime, Task};
-use brigade_core::Agent;
+use brigade_core::{Agent, Place};
 
 use crate::args::{self, Flags, Global};
 use crate::engine;
@@ -62,7 +62,9 @@ pub(super) async fn begin(
 ) -> Result<Prepared, Failure> {
     let mut task = Task::new(text);
     let agent = named_agent(settings, &runtime.settings().agents)?;
-    let has_model = agent.as_ref().is_some_and(|agent| agent.model.is_some() || agent.provider.is_some());
+    let has_model = agent.as_ref().is_some_and(|agent| {
+        agent.model.is_some() || agent.provider.is_some() || matches!(agent.place, Place::Acp(_))
+    });
     if settings.model.is_none() && !has_model {
         return Err(suggest::no_model(settings, text));
     }

@@ -74,6 +74,11 @@ impl Layers {
         {
             servers.retain(|name, _| !own.contains_key(name));
         }
+        if let Some(Value::Table(servers)) = table.get_mut("acp").and_then(|acp| acp.get_mut("servers"))
+            && let Some(Value::Table(own)) = self.table.get("acp").and_then(|acp| acp.get("servers"))
+        {
+            servers.retain(|name, _| !own.contains_key(name));
+        }
         if let Some(Value::Table(rules)) = table.get_mut("permissions") {
             for (list, value) in rules.iter_mut() {
                 let path = vec!["permissions".to_owned(), list.clone()];

@@ -81,7 +81,7 @@ impl Settings {
 impl Server {
     fn definition(&self, settings: &Settings, guard: &GuardCommand) -> Result<Definition, String> {
         let Hidden(raw) = &self.raw;
-        let fill = |text: &str| filled(text, |name| self.variable(name, settings));
+        let fill = |text: &str| filled(text, |name| variable(name, self.is_of_project, settings));
         let pairs = |pairs: &BTreeMap<String, String>| -> Result<Vec<(String, Secret)>, String> {
             pairs.iter().map(|(name, value)| Ok((name.clone(), Secret::new(fill(value)?)))).collect()
         };
@@ -100,11 +100,7 @@ impl Server {
                 return Err("it has neither `command` nor `url`; write how it is reached".to_owned());
             }
             (_, Some(command), None) => {
-                let passed = settings.environment.shell.iter();
-                let passed =
-                    passed.filter(|(name, _)| PASSED.contains(&name.as_str()) && !raw.env.contains_key(name));
-                let mut environment: Vec<_> =
-                    passed.map(|(name, value)| (name.clone(), Secret::new(value))).collect();
+                let mut environment = passed(settings, &raw.env);
                 environment.extend(pairs(&raw.env)?);
                 Way::Program(Program {
                     guard: guard.clone(),
@@ -120,23 +116,36 @@ impl Server {
         };
         Ok(Definition { name: self.name.clone(), way, call_time: self.timeout, start_time: START_TIME })
     }
+}
 
-    /// A variable that a definition names. A project may not ask for the keys that models are paid with.
-    fn variable(&self, name: &str, settings: &Settings) -> Result<Option<String>, String> {
-        let is_ours = name.starts_with(OWN_PREFIX)
-            || settings.providers.has_key_in(name)
-            || settings.web.has_key_in(name);
-        if self.is_of_project && is_ours {
-            return Err(format!(
-                "a project may not give it {name}, only you can; define it in your own configuration"
-            ));
-        }
-        Ok(settings.environment.variable(name))
+/// The variables that a program sees without being given them, apart from those that it is given.
+pub(super) fn passed(settings: &Settings, given: &BTreeMap<String, String>) -> Vec<(String, Secret)> {
+    let passed = settings.environment.shell.iter();
+    let passed = passed.filter(|(name, _)| PASSED.contains(&name.as_str()) && !given.contains_key(name));
+    passed.map(|(name, value)| (name.clone(), Secret::new(value))).collect()
+}
+
+/// A variable that a definition names. A project may not ask for the keys that models are paid with.
+pub(super) fn variable(
+    name: &str,
+    is_of_project: bool,
+    settings: &Settings,
+) -> Result<Option<String>, String> {
+    let is_ours =
+        name.starts_with(OWN_PREFIX) || settings.providers.has_key_in(name) || settings.web.has_key_in(name);
+    if is_of_project && is_ours {
+        return Err(format!(
+            "a project may not give it {name}, only you can; define it in your own configuration"
+        ));
     }
+    Ok(settings.environment.variable(name))
 }
 
 /// Fills in `${NAME}` and `${NAME:-otherwise}`.
-fn filled(text: &str, variable: impl Fn(&str) -> Result<Option<String>, String>) -> Result<String, String> {
+pub(super) fn filled(
+    text: &str,
+    variable: impl Fn(&str) -> Result<Option<String>, String>,
+) -> Result<String, String> {
     let mut whole = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {

@@ -6,6 +6,7 @@
     reason = "tests start processes, and fail where something is not as it should be"
 )]
 
+mod acp;
 mod agents;
 mod chat;
 mod completions;

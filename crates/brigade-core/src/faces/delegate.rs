@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use unicode_normalization::UnicodeNormalization;
 
 use super::{failure, names, shown, so_far};
-use crate::agent::Agent;
+use crate::agent::{Agent, Place};
 use crate::delegation::{Delegation, Face, Outcome, Status};
 use crate::grant::{Authority, Wish};
 use crate::json;
@@ -113,9 +113,10 @@ impl SwarmConfig {
     pub fn problem(&self) -> Option<String> {
         let mut seen: BTreeMap<String, &String> = BTreeMap::new();
         for (role, preset) in &self.roles {
-            if preset.acp.is_some() {
+            if preset.acp.is_some() && preset.model.is_some() {
                 return Some(format!(
-                    "swarm.roles.{role}.acp: this version cannot run external agents; remove it"
+                    "swarm.roles.{role}: an external agent chooses its own model; remove `model`, and set it in \
+                     acp.servers"
                 ));
             }
             if !is_role(role.trim()) {
@@ -213,13 +214,13 @@ impl SwarmConfig {
         let role = delegation.role.as_deref().unwrap_or_default();
         let preset = self.preset(role);
         let prompt = preset.map(|preset| preset.system_prompt.clone()).filter(|prompt| !prompt.is_empty());
-        Agent {
-            id: fold(role),
-            name: role.to_owned(),
-            prompt: prompt.unwrap_or_else(|| self.adhoc(role)),
-            model: self.model_of(preset),
-            ..Agent::default()
+        let (id, name) = (fold(role), role.to_owned());
+        if let Some(external) = preset.and_then(|preset| preset.acp.clone()) {
+            let (prompt, place) = (prompt.unwrap_or_default(), Place::Acp(external));
+            return Agent { id, name, prompt, place, ..Agent::default() };
         }
+        let prompt = prompt.unwrap_or_else(|| self.adhoc(role));
+        Agent { id, name, prompt, model: self.model_of(preset), ..Agent::default() }
     }
 
     fn model_of(&self, preset: Option<&SwarmRole>) -> Option<String> {

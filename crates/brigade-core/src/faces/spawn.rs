@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::delegate::fold;
 use super::{Caller, failure, inert, shown, so_far};
-use crate::agent::Agent;
+use crate::agent::{Agent, Place};
 use crate::delegation::{Delegation, Face, Outcome, Status};
 use crate::grant::Wish;
 use crate::json;
@@ -51,9 +51,10 @@ impl SpawnConfig {
         if self.default_max_turns == 0 {
             return Some("spawn.default_max_turns must be at least 1".to_owned());
         }
-        let key =
-            [("server", &self.server), ("agent", &self.agent)].into_iter().find(|(_, value)| value.is_some());
-        key.map(|(key, _)| format!("spawn.{key}: this version cannot run external agents; remove it"))
+        (self.agent.is_some() && self.server.is_none()).then(|| {
+            "spawn.agent names an agent of spawn.server, which is not set; set it, or remove spawn.agent"
+                .to_owned()
+        })
     }
 
     /// Reads a call of `subagent_spawn`.
@@ -75,22 +76,45 @@ impl SpawnConfig {
     pub fn parse_delegate(&self, arguments: &str) -> Result<Delegation, String> {
         let value = json::parse(arguments).map_err(|cause| format!("Invalid {DELEGATE} input: {cause}"))?;
         let part = common(&value, "Delegated task")?;
-        for key in ["serverName", "agentId"] {
-            if let Some(name) = optional_text(&value, key)? {
-                return Err(format!(
-                    "Unknown {key} '{}': no external agents are configured ([acp.servers.NAME])",
-                    inert(&name, 64)
-                ));
-            }
+        let (server, agent) = (optional_text(&value, "serverName")?, optional_text(&value, "agentId")?);
+        let external = self.external(server, agent)?;
+        Ok(Delegation { turns: Some(1), tools: Some(Vec::new()), single: true, external, ..part })
+    }
+
+    /// The external agent of a call: what the call names, else what the section does, else none. An agent belongs to its
+    /// server, so that of the section counts only for the server of the section.
+    fn external(&self, server: Option<String>, agent: Option<String>) -> Result<Option<String>, String> {
+        let configured = server.is_none() || server == self.server;
+        let agent = agent.or_else(|| self.agent.clone().filter(|_| configured));
+        let Some(server) = server.or_else(|| self.server.clone()) else {
+            return match agent {
+                Some(agent) => Err(format!(
+                    "agentId '{}' needs a server: name it in serverName, or set spawn.server",
+                    inert(&agent, 64)
+                )),
+                None => Ok(None),
+            };
+        };
+        if server.contains('/') {
+            return Err(format!("Unknown serverName '{}': a name has no '/'", inert(&server, 64)));
         }
-        Ok(Delegation { turns: Some(1), tools: Some(Vec::new()), single: true, ..part })
+        Ok(Some(match agent {
+            Some(agent) => format!("{server}/{agent}"),
+            None => server,
+        }))
     }
 
     /// The sub-agent and what it is to be given: all that its caller may use; nothing for a single generation.
     pub(super) fn equip(&self, part: &Delegation, caller: &Caller<'_>) -> (Agent, Wish) {
         let name = part.role.clone().unwrap_or_default();
         let prompt = part.system_prompt.as_ref().map_or(PROMPT, |prompt| prompt.as_str()).to_owned();
-        let agent = Agent { id: fold(&name), name, prompt, ..Agent::default() };
+        let place = part.external.clone().map_or(Place::Here, Place::Acp);
+        let prompt = match (&place, &part.system_prompt) {
+            // An external agent knows what it is.
+            (Place::Acp(_), None) => String::new(),
+            _ => prompt,
+        };
+        let agent = Agent { id: fold(&name), name, prompt, place, ..Agent::default() };
         let tools = if part.single {
             Vec::new()
         } else {

@@ -1254,8 +1254,15 @@ fn hostile_numbers_do_no_harm() {
     let blob = || Text::Blob { blob: Hash::of(b""), bytes: u64::MAX };
     let all = Amount { tokens: u64::MAX, usd: u64::MAX, agents: u64::MAX };
     let usage = Usage { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: u64::MAX };
-    let spent =
-        Spent { usage, usd: u64::MAX, agents: u64::MAX, turns: u64::MAX, in_doubt: all, overrun: all };
+    let spent = Spent {
+        usage,
+        usd: u64::MAX,
+        agents: u64::MAX,
+        turns: u64::MAX,
+        in_doubt: all,
+        overrun: all,
+        reported: all,
+    };
     let long = Reply {
         text: blob(),
         calls: vec![ToolCall { name: "x".to_owned(), arguments: blob(), provider_id: None }; 2],

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use brigade_core::Agent;
+use brigade_core::{Agent, Place};
 use serde_json::Value;
 
 use super::document::{Document, Field};
@@ -148,6 +148,11 @@ impl Builder {
             Key::Timeout => self.agent.timeout = Some(value::duration(value)?),
             Key::TimeoutMinutes => self.agent.timeout = Some(value::minutes(value)?),
             Key::MaxConcurrency => self.agent.max_concurrency = Some(value::small_count(value)?),
+            Key::Acp => {
+                let place = value::text(value)?.filter(|place| !place.is_empty());
+                let place = place.ok_or("is empty; name a server of acp.servers, or SERVER/AGENT")?;
+                self.agent.place = Place::Acp(place);
+            }
             Key::AllowSkills => self.agent.allow_skills = value::flag(value)?,
             Key::IgnoreInstructions => self.agent.ignore_instructions = value::flag(value)?,
             Key::Tools => return self.tools(value),

@@ -33,6 +33,8 @@ pub(super) enum Key {
     Timeout,
     TimeoutMinutes,
     MaxConcurrency,
+    /// The external agent that it is.
+    Acp,
     Fallbacks,
     AllowSkills,
     IgnoreInstructions,
@@ -80,6 +82,7 @@ const TABLE: &[(&[&str], Key)] = &[
     (&["timeout"], Key::Timeout),
     (&["timeout_mins"], Key::TimeoutMinutes),
     (&["max_concurrency"], Key::MaxConcurrency),
+    (&["acp"], Key::Acp),
     (&["allow_skills"], Key::AllowSkills),
     (&["ignore_instructions", "omitClaudeMd"], Key::IgnoreInstructions),
     (&["llm", "settings"], Key::Section),

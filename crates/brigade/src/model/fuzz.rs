@@ -279,6 +279,7 @@ fn send_back(reply: Reply) {
         messages: vec![Message::Assistant(Arc::new(reply))],
         max_tokens: 9,
         temperature: None,
+        hop: None,
     };
     drop(openai::OpenAi::compatible(ENDPOINT.clone()).stream(request.clone()));
     drop(anthropic::Anthropic::new(ENDPOINT.clone()).stream(request.clone()));

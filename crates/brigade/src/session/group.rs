@@ -392,6 +392,7 @@ fn same_equipment(one: &Delegation, other: &Delegation) -> bool {
     one.face == other.face
         && one.role == other.role
         && one.agent == other.agent
+        && one.external == other.external
         && one.tools == other.tools
         && one.single == other.single
         && one.system_prompt == other.system_prompt

@@ -107,7 +107,10 @@ impl Driver {
             return Attempt::Refused;
         }
         let budget = self.share(&waiting);
-        let least = waiting.kit.link(0).meter.least_loan(waiting.delegation.task.len() as u64);
+        let least = match waiting.kit.terms {
+            None => waiting.kit.link(0).meter.least_loan(waiting.delegation.task.len() as u64),
+            Some(_) => Amount::default(),
+        };
         let agents_left = self.state.lendable(self.meter()).agents.number();
         if !budget.fits(least) || agents_left == 0 {
             if !self.state.loans().is_empty() {
@@ -161,6 +164,9 @@ impl Driver {
         let parts = (slots + 1).min(others + 1);
         // Each child is an agent itself; what it may start beyond that is shared like the rest.
         let beyond = Budget { agents: free.agents.less(parts), ..free };
+        if let Some(terms) = &waiting.kit.terms {
+            return terms.budget().min(beyond);
+        }
         // Who goes on beside a child keeps at least as much as it lends.
         let least_parts = if is_background(&waiting.delegation) { 2 } else { 1 };
         let mut share = beyond.share(parts.max(least_parts));
@@ -178,11 +184,13 @@ impl Driver {
     fn child_round(&self, waiting: &Waiting, budget: Budget) -> Round {
         let limits = &self.tree.settings().limits;
         let delegation = waiting.delegation.clone();
-        let timeout = delegation.timeout.or(waiting.kit.agent.timeout);
+        let terms = waiting.kit.terms.unwrap_or_default();
+        let timeout = delegation.timeout.or(waiting.kit.agent.timeout).or(terms.timeout);
         let timeout = timeout.unwrap_or(limits.child_timeout.as_millis() as u64);
         let own = Limit::AtMost(clock::now().saturating_add(timeout));
         let depth = self.state.round().map_or(0, |round| round.depth) + 1;
-        let turns = delegation.turns.or(waiting.kit.agent.max_turns).unwrap_or(limits.child_turns);
+        let turns = delegation.turns.or(waiting.kit.agent.max_turns).or(terms.turns);
+        let turns = turns.unwrap_or(limits.child_turns);
         let grant = Grant {
             authority: waiting.kit.authority_hash,
             budget,
@@ -279,7 +287,7 @@ impl Driver {
     pub(super) async fn take_up_child(&mut self, child: &SessionId) -> Result<(), Fatal> {
         let Some(loan) = self.state.loans().get(child).cloned() else { return Ok(()) };
         match take_up(&self.tree, child, *loan.round).await? {
-            TakenUp::Ended(end) => self.child_done(ChildEnd { child: child.clone(), result: Ok(end) })?,
+            TakenUp::Ended(end) => self.child_done(ChildEnd { child: child.clone(), result: Ok(*end) })?,
             TakenUp::Goes(mut driver) => {
                 self.make_findable(child, &mut driver).await?;
                 self.start_child(child.clone(), driver);
@@ -333,7 +341,7 @@ impl Driver {
 }
 
 enum TakenUp {
-    Ended(RoundEnd),
+    Ended(Box<RoundEnd>),
     Goes(Box<Driver>),
 }
 
@@ -354,7 +362,8 @@ async fn take_up(tree: &Arc<Tree>, child: &SessionId, mut round: Round) -> Resul
     let state = State::fold(child.clone(), records.iter().map(|record| &record.event));
     match state.ended() {
         Some(outcome) => {
-            Ok(TakenUp::Ended(RoundEnd { outcome: outcome.clone(), spent: state.ledger().spent() }))
+            let end = RoundEnd { outcome: outcome.clone(), spent: state.ledger().spent() };
+            Ok(TakenUp::Ended(Box::new(end)))
         }
         None => Ok(TakenUp::Goes(Box::new(Driver::go_on(tree.clone(), state, kit, started_pos)))),
     }

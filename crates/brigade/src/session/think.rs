@@ -23,6 +23,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// How often a model is asked before the next one of the chain takes over.
 const PATIENCE: u32 = 3;
 
+/// How long an external agent may be silent.
+const LONG_SILENCE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// How long words wait to be shown together.
 const FLOW: Duration = Duration::from_millis(15);
 
@@ -58,7 +61,7 @@ struct Ask {
 
 /// How a call ended.
 enum Heard {
-    Reply(Box<Reply>, Usage),
+    Reply(Box<Reply>, Used),
     Fault(CallFault, Cost),
 }
 
@@ -70,7 +73,15 @@ enum Cost {
     /// It may have worked: the reserve is the most that it can be.
     Doubtful,
     /// It said.
-    Known(Usage),
+    Known(Used),
+}
+
+/// What a model says that a call used up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Used {
+    usage: Usage,
+    /// The account of an external agent: tokens and nano-dollars.
+    reported: (Usage, u64),
 }
 
 impl Driver {
@@ -123,6 +134,9 @@ impl Driver {
         let (turn, attempt) = self.state.upcoming();
         let digest = (purpose == Purpose::Compaction).then(|| self.state.digest(&meter));
         let worst = match &digest {
+            _ if let Some(terms) = &self.kit.terms => {
+                Ok(Worst { amount: terms.reserve(self.state.ledger().free()), max_output: 0 })
+            }
             Some(digest) => self.state.worst_summary(&meter, compact::bytes(digest)),
             None => self.state.worst_case(&meter, purpose),
         };
@@ -193,6 +207,7 @@ impl Driver {
             messages,
             max_tokens: ask.worst.max_output,
             temperature: self.kit.agent.temperature,
+            hop: self.kit.terms.map(|_| Box::new(self.hop())),
         }
     }
 
@@ -264,10 +279,11 @@ impl Driver {
             }
         }
         self.show(ask, &mut unshown, Instant::now());
+        let reported = ingest.reported();
         Ok(match ingest.finish() {
             Ok((reply, usage)) => match silence_of(&reply, ask) {
-                Some(fault) => Heard::Fault(fault, Cost::Known(usage)),
-                None => Heard::Reply(Box::new(reply), usage),
+                Some(fault) => Heard::Fault(fault, Cost::Known(Used { usage, reported })),
+                None => Heard::Reply(Box::new(reply), Used { usage, reported }),
             },
             Err(error) => Heard::Fault(fault(error), cost),
         })
@@ -281,7 +297,11 @@ impl Driver {
             Purpose::Grace | Purpose::Summary => self.deadline.map(|deadline| deadline + self.grace),
             Purpose::Turn | Purpose::Compaction => self.deadline,
         };
-        let silence = self.tree.settings().limits.model_silence;
+        // Another program may work for long without a word to us: its time limit is all that ends it.
+        let silence = match self.kit.terms {
+            None => self.tree.settings().limits.model_silence,
+            Some(_) => LONG_SILENCE,
+        };
         Patience { deadline, silence, silent_until: Instant::now() + silence }
     }
 
@@ -312,12 +332,12 @@ impl Driver {
     fn settle(&mut self, heard: Heard, ask: Ask) {
         let Ask { turn, attempt, worst, digest, .. } = ask;
         match (heard, digest) {
-            (Heard::Reply(reply, usage), None) => {
-                let spent = Spent { turns: 1, ..self.cost(usage, worst.amount) };
+            (Heard::Reply(reply, used), None) => {
+                let spent = Spent { turns: 1, ..self.cost(used, worst.amount) };
                 self.record(Event::Replied { turn, reply: *reply, spent });
             }
-            (Heard::Reply(reply, usage), Some(Digest { keep_from, .. })) => {
-                let (spent, summary) = (self.cost(usage, worst.amount), reply.text.clone());
+            (Heard::Reply(reply, used), Some(Digest { keep_from, .. })) => {
+                let (spent, summary) = (self.cost(used, worst.amount), reply.text.clone());
                 self.record(Event::Replied { turn, reply: *reply, spent });
                 self.record(Event::Compacted { summary, keep_from });
             }
@@ -327,7 +347,7 @@ impl Driver {
                 let spent = match cost {
                     Cost::Nothing => Spent::default(),
                     Cost::Doubtful => Spent::doubtful(worst.amount),
-                    Cost::Known(usage) => self.cost(usage, worst.amount),
+                    Cost::Known(used) => self.cost(used, worst.amount),
                 };
                 let cause = self.or_another_model(cause);
                 self.record(Event::CallFailed { turn, attempt, cause, spent });
@@ -352,7 +372,11 @@ impl Driver {
         }
     }
 
-    fn cost(&self, usage: Usage, reserved: Amount) -> Spent {
+    fn cost(&self, used: Used, reserved: Amount) -> Spent {
+        if let Some(terms) = &self.kit.terms {
+            return terms.cost(used.reported, reserved);
+        }
+        let usage = used.usage;
         let usd = self.meter().price.of(usage);
         let used = Amount { tokens: usage.total(), usd, agents: 0 };
         Spent { usage, usd, overrun: used.minus(reserved), ..Spent::default() }

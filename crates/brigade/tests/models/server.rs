@@ -159,6 +159,7 @@ pub(super) fn request(messages: Vec<Message>) -> Request {
         messages,
         max_tokens: 321,
         temperature: Some(0.5),
+        hop: None,
     }
 }
 

@@ -180,11 +180,28 @@ const ACP_SERVER: Kind = Section(&[
     ("command", Text, "The program that is started"),
     ("args", Texts, "Its arguments"),
     ("env", Named(&Text), "Its variables"),
+    ("mode", Text, "The mode that its sessions are put into, by the name that it has there"),
+    ("model", Text, "The model that it is told to use, by the name that it has there"),
+    ("pool", Flag, "Whether one process serves many sessions; if not, each session has its own"),
+    ("max_sessions", Positive, "How many sessions one process serves at once"),
+    ("start_timeout", Time, "How long starting it and opening a session may take"),
+    ("timeout", Time, "How long one of its sessions may take"),
+    ("turns", Positive, "How often one of its sessions may ask something of us"),
+    (
+        "tokens",
+        Tokens,
+        "Tokens that a session of it is lent; left out, none, and those that it reports count for nothing",
+    ),
+    (
+        "usd",
+        Dollars,
+        "Dollars that a session of it is lent; left out, none, and those that it reports count for nothing",
+    ),
     ("agents", Named(&ACP_AGENT), "Its agents, by name"),
 ]);
 
 const ACP_AGENT: Kind = Section(&[
     ("mode", Text, "The mode that it is put into"),
     ("model", Text, "The model that it is told to use"),
-    ("arguments", Texts, "More arguments of the program"),
+    ("args", Texts, "More arguments of the program"),
 ]);

@@ -173,17 +173,45 @@ fn c72_system_prompt_of_the_call_then_of_the_config_then_ours() {
     assert!(refused(NAME, &with("systemPrompt", 5.into())).contains("systemPrompt"));
 }
 
-/// Without external agents a name of one is an error, never something else instead.
+/// The call overrides, else the section counts, else the model answers.
 #[test]
-fn c73_an_unknown_server_or_agent_is_refused() {
+fn c73_the_server_and_agent_of_the_call_and_of_the_config() {
+    let config = |server: &str, agent: &str| {
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        SpawnConfig { server: text(server), agent: text(agent), ..SpawnConfig::default() }
+    };
+    let chosen = |config: &SpawnConfig, server: Option<&str>, agent: Option<&str>| {
+        let call = json!({"task": "t", "description": "d", "serverName": server, "agentId": agent});
+        config.parse_delegate(&call.to_string()).map(|part| part.external)
+    };
+    let name = |name: &str| Ok(Some(name.to_owned()));
+    assert_eq!(chosen(&config("", ""), None, None), Ok(None));
+    assert_eq!(chosen(&config("", ""), Some("zed"), None), name("zed"));
+    assert_eq!(chosen(&config("", ""), Some("zed"), Some("fast")), name("zed/fast"));
+    assert_eq!(chosen(&config("own", "slow"), None, None), name("own/slow"));
+    assert_eq!(chosen(&config("own", "slow"), None, Some("fast")), name("own/fast"));
+    assert_eq!(chosen(&config("own", "slow"), Some("own"), None), name("own/slow"));
+    assert_eq!(chosen(&config("own", "slow"), Some(" "), None), name("own/slow"));
+    // The agent of one server means nothing to another.
+    assert_eq!(chosen(&config("own", "slow"), Some("zed"), None), name("zed"));
+    let refusal = chosen(&config("", ""), None, Some("fast")).unwrap_err();
+    assert!(refusal.contains("agentId") && refusal.contains("fast"), "{refusal}");
+    assert!(chosen(&config("", ""), Some("a/b"), None).unwrap_err().contains("serverName"));
     for key in ["serverName", "agentId"] {
-        let refusal = refused(DELEGATE, &with(key, "zed".into()));
-        assert!(refusal.contains(key) && refusal.contains("zed"), "{refusal}");
         assert!(refused(DELEGATE, &with(key, 5.into())).contains(key));
         assert!(all_faces().plan(DELEGATE, &Someone::root().caller(), &with(key, Value::Null)).is_ok());
     }
-    let named = SpawnConfig { server: Some("zed".to_owned()), ..SpawnConfig::default() };
-    assert!(named.problem().is_some());
+    assert_eq!(config("own", "slow").problem(), None);
+    assert!(config("", "slow").problem().is_some_and(|problem| problem.contains("spawn.server")));
+}
+
+/// An external agent is no model of ours, and is told nothing but its task.
+#[test]
+fn c73_an_external_agent_is_equipped_with_nothing() {
+    let child = Someone::root().child(&all_faces(), DELEGATE, &with("serverName", "zed".into()));
+    assert_eq!(child.agent.place, Place::Acp("zed".to_owned()));
+    assert_eq!((child.agent.prompt.as_str(), &child.agent.model), ("", &None));
+    assert!(child.authority.tools.is_empty());
 }
 
 #[test]

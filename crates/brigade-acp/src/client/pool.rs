@@ -1,0 +1,282 @@
+//! The processes there are, and the sessions on them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, Weak};
+
+use agent_client_protocol::v1::schema::{
+    NewSessionRequest, NewSessionResponse, SessionConfigOptionCategory, SetSessionConfigOptionRequest,
+    SetSessionModeRequest,
+};
+use brigade::external::{External, ExternalTool, Terms};
+use brigade::model::{About, Chunk, Model, ModelError, Request};
+use brigade_core::{Price, SessionId};
+use futures::stream::BoxStream;
+use serde_json::{Value, json};
+
+use super::peer::{Peer, PlaceOn};
+use super::session::Session;
+use super::{Choice, Server, lock, short, tools, turn};
+use crate::task;
+
+/// The external agents of a runtime. Dropping it ends their processes.
+pub struct Acp {
+    pool: Arc<Pool>,
+    tools: BTreeMap<String, ExternalTool>,
+}
+
+/// What the sessions of all servers share.
+pub(super) struct Pool {
+    servers: BTreeMap<String, Arc<Running>>,
+    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+}
+
+/// A server and its processes.
+struct Running {
+    server: Arc<Server>,
+    processes: tokio::sync::Mutex<Vec<Process>>,
+}
+
+/// A process, and the arguments that it has beyond those of its server.
+struct Process {
+    more: Vec<String>,
+    peer: Arc<Peer>,
+}
+
+/// Whom a model stands for.
+#[derive(Clone)]
+pub(super) struct Target {
+    /// How it was named.
+    pub(super) place: String,
+    pub(super) server: Arc<Server>,
+    choice: Choice,
+}
+
+impl Acp {
+    /// These servers. Nothing is started yet.
+    pub fn new(servers: impl IntoIterator<Item = Server>) -> Acp {
+        let running = |server: Server| {
+            let processes = tokio::sync::Mutex::default();
+            (server.name.clone(), Arc::new(Running { server: Arc::new(server), processes }))
+        };
+        let servers: BTreeMap<_, _> = servers.into_iter().map(running).collect();
+        let named: Vec<_> = servers
+            .values()
+            .map(|running| (running.server.name.clone(), running.server.workspace.clone()))
+            .collect();
+        let pool = Arc::new(Pool { servers, sessions: Mutex::default() });
+        let tools = tools::tools(&Arc::downgrade(&pool), named.into_iter());
+        Acp { pool, tools }
+    }
+
+    /// Starts a server, greets it and ends it again. What it calls itself, or why it cannot be used.
+    pub async fn probe(&self, name: &str) -> Result<String, String> {
+        let running = self.pool.running(name)?;
+        Peer::start(&running.server, &running.server.choice.arguments).await.map(|peer| peer.title.clone())
+    }
+}
+
+impl External for Acp {
+    fn model(&self, place: &str) -> Result<Arc<dyn Model>, String> {
+        let target = self.pool.target(place)?;
+        Ok(Arc::new(ExternalModel { pool: Arc::downgrade(&self.pool), target }))
+    }
+
+    fn terms(&self, place: &str) -> Terms {
+        self.pool.target(place).map(|target| target.server.terms).unwrap_or_default()
+    }
+
+    fn tool(&self, name: &str) -> Option<&ExternalTool> {
+        self.tools.get(name)
+    }
+
+    fn end(&self, session: &SessionId) {
+        let ended = lock(&self.pool.sessions).remove(session);
+        if let Some(session) = ended {
+            session.terminals.end();
+            task::detach(session.close());
+        }
+    }
+}
+
+/// An external agent as a model.
+struct ExternalModel {
+    pool: Weak<Pool>,
+    target: Target,
+}
+
+impl Model for ExternalModel {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        match self.pool.upgrade() {
+            Some(pool) => turn::stream(pool, self.target.clone(), request),
+            None => {
+                let gone = ModelError::Fatal("there are no external agents any more".to_owned());
+                Box::pin(futures::stream::iter([Err(gone)]))
+            }
+        }
+    }
+
+    fn about(&self, _model: &str) -> About {
+        About { price: Some(Price::default()), ..About::default() }
+    }
+}
+
+impl Pool {
+    pub(super) fn session(&self, session: &SessionId) -> Option<Arc<Session>> {
+        lock(&self.sessions).get(session).cloned()
+    }
+
+    fn running(&self, name: &str) -> Result<&Arc<Running>, String> {
+        self.servers.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.servers.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            format!("unknown server '{}'; [acp.servers.NAME] has: {known}", short(name))
+        })
+    }
+
+    fn target(&self, place: &str) -> Result<Target, String> {
+        let (name, agent) = place.split_once('/').map_or((place, None), |(name, agent)| (name, Some(agent)));
+        let server = self.running(name)?.server.clone();
+        let usual = server.choice.clone();
+        let choice = match agent {
+            None => usual,
+            Some(agent) => {
+                let own = server.agents.get(agent).cloned().ok_or_else(|| {
+                    let known: Vec<&str> = server.agents.keys().map(String::as_str).collect();
+                    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                    format!(
+                        "unknown agent '{}' of the server '{name}'; [acp.servers.{name}.agents] has: {known}",
+                        short(agent)
+                    )
+                })?;
+                let arguments = usual.arguments.into_iter().chain(own.arguments).collect();
+                Choice { mode: own.mode.or(usual.mode), model: own.model.or(usual.model), arguments }
+            }
+        };
+        Ok(Target { place: place.to_owned(), server, choice })
+    }
+
+    /// Opens a session. A process that is found to be gone is replaced once; no prompt was sent to it.
+    pub(super) async fn open(&self, session: &SessionId, target: &Target) -> Result<Arc<Session>, String> {
+        let running = self.running(&target.server.name)?;
+        let mut attempt = 0;
+        let opened = loop {
+            attempt += 1;
+            let place = running.place(&target.choice.arguments).await?;
+            let peer = place.peer.clone();
+            match tokio::time::timeout(target.server.start_time, target.session_on(place)).await {
+                Ok(Ok(opened)) => break opened,
+                Ok(Err(_)) if !peer.is_usable() && attempt == 1 => {}
+                Ok(Err(cause)) => return Err(cause),
+                Err(_) => {
+                    peer.spoil();
+                    let time = target.server.start_time.as_secs();
+                    return Err(format!("it did not open a session within {time} s"));
+                }
+            }
+        };
+        lock(&self.sessions).insert(session.clone(), opened.clone());
+        Ok(opened)
+    }
+}
+
+impl Running {
+    /// A place on a process that has one free, or on a new one.
+    async fn place(&self, more: &[String]) -> Result<PlaceOn, String> {
+        let most = self.server.sessions.max(1);
+        // Held while a process starts, so that all who wait for it share it.
+        let mut processes = self.processes.lock().await;
+        processes.retain(|process| process.peer.is_usable());
+        let fitting = processes.iter().filter(|process| process.more == more);
+        if let Some(place) = fitting.into_iter().find_map(|process| process.peer.take_place(most)) {
+            return Ok(place);
+        }
+        let peer = Peer::start(&self.server, more).await?;
+        let place = peer.take_place(most).ok_or("it has no place")?;
+        processes.push(Process { more: more.to_vec(), peer });
+        Ok(place)
+    }
+}
+
+impl Target {
+    async fn session_on(&self, place: PlaceOn) -> Result<Arc<Session>, String> {
+        let peer = place.peer.clone();
+        let request = NewSessionRequest::new(self.server.workspace.clone());
+        let answer = peer.link.request("session/new", &request).await;
+        let answer = answer.map_err(|cause| format!("it opened no session: {cause}"))?;
+        let models = answer.get("models").cloned();
+        let answer: NewSessionResponse = serde_json::from_value(answer).map_err(|cause| {
+            format!("its answer to session/new cannot be read: {}", short(&cause.to_string()))
+        })?;
+        let session = Session::new(answer.session_id.0.to_string(), place);
+        peer.link.enter(&session);
+        let chosen = self.choose(&session, &answer, models.as_ref()).await;
+        if let Err(cause) = chosen {
+            session.close().await;
+            return Err(cause);
+        }
+        Ok(session)
+    }
+
+    /// Puts the session into the mode and on the model that were configured.
+    async fn choose(
+        &self,
+        session: &Session,
+        answer: &NewSessionResponse,
+        models: Option<&Value>,
+    ) -> Result<(), String> {
+        if let Some(mode) = &self.choice.mode {
+            let known = answer.modes.iter().flat_map(|modes| &modes.available_modes);
+            let known: Vec<&str> = known.map(|mode| &*mode.id.0).collect();
+            if known.contains(&mode.as_str()) {
+                let request = SetSessionModeRequest::new(session.id.clone(), mode.clone());
+                set(session, "mode", mode, "session/set_mode", &request).await?;
+            } else {
+                self.set_option(session, answer, "mode", SessionConfigOptionCategory::Mode, mode, &known)
+                    .await?;
+            }
+        }
+        if let Some(model) = &self.choice.model {
+            let known = models.and_then(|models| models.get("availableModels")).and_then(Value::as_array);
+            let known = known.into_iter().flatten().filter_map(|model| model.get("modelId")?.as_str());
+            let known: Vec<&str> = known.collect();
+            if known.contains(&model.as_str()) {
+                let request = json!({ "sessionId": session.id, "modelId": model });
+                set(session, "model", model, "session/set_model", &request).await?;
+            } else {
+                let category = SessionConfigOptionCategory::Model;
+                self.set_option(session, answer, "model", category, model, &known).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn set_option(
+        &self,
+        session: &Session,
+        answer: &NewSessionResponse,
+        what: &str,
+        category: SessionConfigOptionCategory,
+        value: &str,
+        known: &[&str],
+    ) -> Result<(), String> {
+        let mut options = answer.config_options.iter().flatten();
+        let Some(option) = options.find(|option| option.category.as_ref() == Some(&category)) else {
+            let known = if known.is_empty() { "none".to_owned() } else { short(&known.join(", ")) };
+            return Err(format!("it has no {what} '{value}'; it offers: {known}"));
+        };
+        let value_id = agent_client_protocol::v1::schema::SessionConfigValueId::new(value.to_owned());
+        let request = SetSessionConfigOptionRequest::new(session.id.clone(), option.id.clone(), value_id);
+        set(session, what, value, "session/set_config_option", &request).await
+    }
+}
+
+async fn set(
+    session: &Session,
+    what: &str,
+    value: &str,
+    method: &str,
+    request: &impl serde::Serialize,
+) -> Result<(), String> {
+    let answer = session.link().request(method, request).await;
+    answer.map(|_| ()).map_err(|cause| format!("it cannot be given the {what} '{value}': {cause}"))
+}

@@ -1,0 +1,205 @@
+//! Terminals: commands that an agent wants run and looks at while they run. Each runs under a guard and ends with its
+//! session.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use agent_client_protocol::v1::schema::{TerminalExitStatus, TerminalOutputResponse};
+use brigade::tool::ShellSettings;
+use brigade_sandbox::{End, Job, ResourceLimits};
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
+use tokio::sync::watch;
+
+use super::fate::Fate;
+use super::lock;
+use super::process::quoted;
+use super::session::Session;
+use crate::task::{self, AbortOnDrop};
+
+/// The most output that is kept.
+const MOST_OUTPUT: usize = 1 << 20;
+/// How many terminals a session may have at once.
+const MOST_TERMINALS: usize = 16;
+
+/// The terminals of a session.
+#[derive(Default)]
+pub(super) struct Terminals {
+    list: Mutex<List>,
+}
+
+#[derive(Default)]
+struct List {
+    last: u64,
+    terminals: BTreeMap<String, Arc<Terminal>>,
+    ended: bool,
+}
+
+struct Terminal {
+    output: Arc<Mutex<Output>>,
+    exit: watch::Receiver<Option<TerminalExitStatus>>,
+    stop: Fate,
+    _task: AbortOnDrop,
+}
+
+/// The end of what a command printed.
+struct Output {
+    bytes: Vec<u8>,
+    most: usize,
+    truncated: bool,
+}
+
+/// What a terminal is to run.
+pub(super) struct Order {
+    pub(super) command: String,
+    pub(super) directory: PathBuf,
+    pub(super) output_limit: Option<u64>,
+    pub(super) mark: String,
+}
+
+impl Terminals {
+    /// Starts a command; its name, or why there is none.
+    pub(super) fn start(&self, order: Order, settings: &ShellSettings) -> Result<String, String> {
+        let mut list = lock(&self.list);
+        if list.ended {
+            return Err("the session is over".to_owned());
+        }
+        if list.terminals.len() >= MOST_TERMINALS {
+            return Err(format!("there are {MOST_TERMINALS} terminals already; release some of them first"));
+        }
+        let terminal = Terminal::start(order, settings)?;
+        list.last += 1;
+        let name = format!("term_{}", list.last);
+        list.terminals.insert(name.clone(), Arc::new(terminal));
+        Ok(name)
+    }
+
+    /// Ends all of them.
+    pub(super) fn end(&self) {
+        let mut list = lock(&self.list);
+        list.ended = true;
+        list.terminals.clear();
+    }
+
+    /// Answers a request about a terminal; none where it is about something else, and no answer where it comes later.
+    pub(super) fn asked(
+        &self,
+        session: &Arc<Session>,
+        method: &str,
+        id: &Value,
+        params: &Value,
+    ) -> Option<Result<Option<Value>, String>> {
+        let about = method.strip_prefix("terminal/").filter(|about| *about != "create")?;
+        let name = params.get("terminalId").and_then(Value::as_str).unwrap_or_default();
+        let terminal = match about {
+            "release" => lock(&self.list).terminals.remove(name),
+            _ => lock(&self.list).terminals.get(name).cloned(),
+        };
+        let Some(terminal) = terminal else { return Some(Err("there is no such terminal".to_owned())) };
+        match about {
+            "output" => Some(Ok(serde_json::to_value(terminal.output()).ok())),
+            "kill" => {
+                terminal.stop.seal("killed");
+                Some(Ok(Some(json!({}))))
+            }
+            "release" => Some(Ok(Some(json!({})))),
+            "wait_for_exit" => {
+                let (session, id, mut exit) = (Arc::downgrade(session), id.clone(), terminal.exit.clone());
+                task::detach(async move {
+                    let status = exit.wait_for(Option::is_some).await.ok().and_then(|status| status.clone());
+                    if let Some(session) = session.upgrade() {
+                        session.link().answer(&id, &status.unwrap_or_default());
+                    }
+                });
+                Some(Ok(None))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Terminal {
+    fn start(order: Order, settings: &ShellSettings) -> Result<Terminal, String> {
+        let job = Job {
+            // One stream for both, in the order in which they were written.
+            command: format!("exec /bin/sh -c {} 2>&1 </dev/null", quoted(&order.command)),
+            directory: order.directory,
+            environment: settings.environment.clone(),
+            time_limit: settings.time_limit,
+            output_limit: settings.output_limit,
+            limits: ResourceLimits::default(),
+            mark: order.mark,
+        };
+        let stop = Fate::open();
+        let stopped = stop.clone();
+        let (mut stream, run) =
+            brigade_sandbox::serve(settings.guard.clone(), job, async move { stopped.sealed().await })
+                .map_err(|error| format!("it cannot be started: {error}"))?;
+        let most =
+            order.output_limit.map_or(MOST_OUTPUT, |most| usize::try_from(most).unwrap_or(MOST_OUTPUT));
+        let output =
+            Arc::new(Mutex::new(Output { bytes: Vec::new(), most: most.min(MOST_OUTPUT), truncated: false }));
+        let (status, exit) = watch::channel(None);
+        let kept = output.clone();
+        let task = task::spawn(async move {
+            let listen = async {
+                let mut piece = vec![0; 8192];
+                while let Ok(length) = stream.read(&mut piece).await
+                    && length > 0
+                {
+                    lock(&kept).add(piece.get(..length).unwrap_or_default());
+                }
+            };
+            let (ended, ()) = tokio::join!(run, listen);
+            status.send_replace(Some(match ended.map(|finished| finished.end) {
+                Ok(End::Exited(code)) => TerminalExitStatus::new().exit_code(u32::try_from(code).ok()),
+                Ok(End::Signalled(signal)) => TerminalExitStatus::new().signal(signal.to_string()),
+                Ok(End::TimedOut | End::Cancelled) => TerminalExitStatus::new().signal("SIGKILL".to_owned()),
+                Err(error) => {
+                    lock(&kept).add(error.to_string().as_bytes());
+                    TerminalExitStatus::new()
+                }
+            }));
+        });
+        Ok(Terminal { output, exit, stop, _task: task })
+    }
+
+    fn output(&self) -> TerminalOutputResponse {
+        let output = lock(&self.output);
+        let text = String::from_utf8_lossy(&output.bytes).into_owned();
+        TerminalOutputResponse::new(text, output.truncated).exit_status(self.exit.borrow().clone())
+    }
+}
+
+impl Output {
+    /// Keeps the end, cut where a character begins.
+    fn add(&mut self, more: &[u8]) {
+        self.bytes.extend_from_slice(more);
+        let Some(mut excess) = self.bytes.len().checked_sub(self.most).filter(|excess| *excess > 0) else {
+            return;
+        };
+        self.truncated = true;
+        while self.bytes.get(excess).is_some_and(|byte| byte & 0xC0 == 0x80) {
+            excess += 1;
+        }
+        self.bytes.drain(..excess);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_output_is_kept_in_whole_characters() {
+        let mut output = Output { bytes: Vec::new(), most: 4, truncated: false };
+        output.add("abc".as_bytes());
+        assert!(!output.truncated);
+        output.add("é€".as_bytes());
+        assert_eq!(
+            (String::from_utf8(output.bytes.clone()).unwrap().as_str(), output.truncated),
+            ("€", true)
+        );
+    }
+}

@@ -1,0 +1,314 @@
+//! The tools that carry out what agents ask of us. They are judged under the names that people's rules use.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use agent_client_protocol::v1::schema::{ReadTextFileResponse, ToolKind};
+use brigade::ToolContext;
+use brigade::external::ExternalTool;
+use brigade::tool::{AnyTool, EditPlan, Files};
+use brigade_core::event::Effect;
+use brigade_core::message::Category;
+use brigade_core::permission::{Action, Kind, Subject};
+use brigade_core::{ToolOutput, ToolSpec};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::ask::KINDS;
+use super::lock;
+use super::pool::Pool;
+use super::session::Session;
+use super::terminal::Order;
+
+/// The largest file that is read for an agent.
+const MOST_READ: u64 = 4 << 20;
+
+const READS: &[&str] = &["read_file", "list_dir", "grep", "glob"];
+const WRITES: &[&str] = &["write_file", "edit_file"];
+const RUNS: &[&str] = &["shell"];
+
+/// All tools, by name. Writing is not among them: that is `write_file` as it is.
+pub(super) fn tools(
+    pool: &Weak<Pool>,
+    servers: impl Iterator<Item = (String, PathBuf)>,
+) -> BTreeMap<String, ExternalTool> {
+    let mut tools = BTreeMap::new();
+    let mut add = |tool: Arc<dyn AnyTool>, needs| {
+        tools.insert(tool.spec().name.clone(), ExternalTool { tool, needs });
+    };
+    add(Arc::new(Read { spec: spec("read_file", Category::Read), pool: pool.clone() }), &["read_file"]);
+    add(Arc::new(Terminal { spec: spec("shell", Category::Execute), pool: pool.clone() }), RUNS);
+    for (server, root) in servers {
+        for (kind, word) in KINDS {
+            let needs = match kind {
+                ToolKind::Read | ToolKind::Search => READS,
+                ToolKind::Edit | ToolKind::Delete | ToolKind::Move => WRITES,
+                ToolKind::Execute => RUNS,
+                _ => &[],
+            };
+            let spec = spec(&format!("acp__{server}__{word}"), Category::Other);
+            add(Arc::new(Permission { spec, kind, root: root.clone() }), needs);
+        }
+    }
+    tools
+}
+
+fn spec(name: &str, category: Category) -> ToolSpec {
+    let description = "What an external agent asks of us".to_owned();
+    ToolSpec { name: name.to_owned(), description, schema: json!({ "type": "object" }), category }
+}
+
+fn text<'a>(arguments: &'a Value, key: &str) -> &'a str {
+    arguments.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The session that asked, and what it asked by.
+fn asker(pool: &Weak<Pool>, context: &ToolContext) -> Result<Arc<Session>, ToolOutput> {
+    let session = pool.upgrade().and_then(|pool| pool.session(&context.session));
+    session.ok_or_else(|| ToolOutput::error("the external agent that asked for this is gone"))
+}
+
+fn put_answer(session: &Session, arguments: &Value, answer: &impl serde::Serialize) {
+    if let Some(question) = lock(&session.notes).open.get_mut(text(arguments, "request")) {
+        question.answer = serde_json::to_value(answer).ok();
+    }
+}
+
+fn no_edit(name: &str) -> ToolOutput {
+    ToolOutput::error(format!("{name} does not change a file"))
+}
+
+/// `fs/read_text_file`.
+struct Read {
+    spec: ToolSpec,
+    pool: Weak<Pool>,
+}
+
+impl AnyTool for Read {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
+        let subject = Subject::Path(text(arguments, "path"));
+        judge(&Action { tool: "read_file", kind: Kind::Pure, subject });
+        Ok(())
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            let session = match asker(&self.pool, context) {
+                Ok(session) => session,
+                Err(output) => return output,
+            };
+            let (files, path) = (context.files.clone(), text(&arguments, "path").to_owned());
+            let shown = path.clone();
+            let read = tokio::task::spawn_blocking(move || files.read(&path, MOST_READ)).await;
+            let content = match read {
+                Ok(Ok(content)) => content,
+                Ok(Err(error)) => return ToolOutput::error(error.to_string()),
+                Err(error) => return ToolOutput::error(format!("{shown} could not be read: {error}")),
+            };
+            let number = |key: &str| arguments.get(key).and_then(Value::as_u64);
+            let whole = String::from_utf8_lossy(&content);
+            let part = lines(&whole, number("line"), number("limit"));
+            let report = format!("Read {} bytes of {shown}", part.len());
+            put_answer(&session, &arguments, &ReadTextFileResponse::new(part));
+            ToolOutput::ok(report)
+        })
+    }
+
+    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
+        Err(no_edit("read_file"))
+    }
+}
+
+/// So many lines from this one on, counted from 1.
+fn lines(text: &str, first: Option<u64>, most: Option<u64>) -> String {
+    let skip = usize::try_from(first.unwrap_or(1).saturating_sub(1)).unwrap_or(usize::MAX);
+    let take = usize::try_from(most.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    text.split_inclusive('\n').skip(skip).take(take).collect()
+}
+
+/// `terminal/create`.
+struct Terminal {
+    spec: ToolSpec,
+    pool: Weak<Pool>,
+}
+
+impl AnyTool for Terminal {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Opaque
+    }
+
+    fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
+        let subject = Subject::Command(text(arguments, "command"));
+        judge(&Action { tool: "shell", kind: Kind::Other, subject });
+        Ok(())
+    }
+
+    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            let Some(settings) = &context.shell else {
+                return ToolOutput::error("shell is not available here");
+            };
+            let session = match asker(&self.pool, context) {
+                Ok(session) => session,
+                Err(output) => return output,
+            };
+            let directory = PathBuf::from(text(&arguments, "directory"));
+            if !is_inside(&directory, context.files.workspace().root()) {
+                return ToolOutput::error(format!("{} is not in the workspace", directory.display()));
+            }
+            let order = Order {
+                command: text(&arguments, "command").to_owned(),
+                directory,
+                output_limit: arguments.get("output_limit").and_then(Value::as_u64),
+                mark: format!("{}:{}", context.session, context.call),
+            };
+            match session.terminals.start(order, settings) {
+                Ok(name) => {
+                    put_answer(&session, &arguments, &json!({ "terminalId": name }));
+                    ToolOutput::ok(format!("Started as {name}"))
+                }
+                Err(cause) => ToolOutput::error(cause),
+            }
+        })
+    }
+
+    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
+        Err(no_edit("shell"))
+    }
+}
+
+fn is_inside(path: &Path, root: &Path) -> bool {
+    path.starts_with(root) && !path.components().any(|part| part == Component::ParentDir)
+}
+
+/// `session/request_permission`.
+struct Permission {
+    spec: ToolSpec,
+    kind: ToolKind,
+    root: PathBuf,
+}
+
+impl Permission {
+    /// What is judged: something done to one file as that, a command as a command, all else as a call of this name.
+    fn action<'a>(&'a self, paths: &[&'a str], command: Option<&'a str>) -> Action<'a> {
+        let name = self.spec.name.as_str();
+        let (kind, tool) = match self.kind {
+            ToolKind::Read | ToolKind::Search => (Kind::Pure, "read_file"),
+            ToolKind::Edit => (Kind::Edit, "write_file"),
+            ToolKind::Delete | ToolKind::Move => (Kind::Other, "write_file"),
+            ToolKind::Think => return Action { tool: name, kind: Kind::Pure, subject: Subject::Nothing },
+            ToolKind::Execute => {
+                return match command {
+                    Some(command) => {
+                        Action { tool: "shell", kind: Kind::Other, subject: Subject::Command(command) }
+                    }
+                    None => Action { tool: name, kind: Kind::Other, subject: Subject::Nothing },
+                };
+            }
+            _ => return Action { tool: name, kind: Kind::Other, subject: Subject::Nothing },
+        };
+        match paths {
+            [path] if is_inside(&self.root.join(path), &self.root) => {
+                Action { tool, kind, subject: Subject::Path(path) }
+            }
+            [path] => Action { tool: name, kind: Kind::Other, subject: Subject::Path(path) },
+            [] if kind == Kind::Pure => Action { tool: name, kind, subject: Subject::Nothing },
+            _ => Action { tool: name, kind: Kind::Other, subject: Subject::Nothing },
+        }
+    }
+}
+
+impl AnyTool for Permission {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        // To say yes again would be an answer that nobody waits for.
+        Effect::Opaque
+    }
+
+    fn network(&self) -> bool {
+        self.kind == ToolKind::Fetch
+    }
+
+    fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
+        let paths = arguments.get("paths").and_then(Value::as_array);
+        let paths: Vec<&str> = paths.into_iter().flatten().filter_map(Value::as_str).collect();
+        judge(&self.action(&paths, arguments.get("command").and_then(Value::as_str)));
+        Ok(())
+    }
+
+    fn run<'a>(&'a self, _arguments: Value, _context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(std::future::ready(ToolOutput::ok("Allowed, this once")))
+    }
+
+    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
+        Err(no_edit(&self.spec.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permissions_are_judged_as_what_is_done() {
+        let judged = |kind: ToolKind, paths: &[&str], command: Option<&str>| {
+            let tool = Permission { spec: spec("acp__zed__x", Category::Other), kind, root: "/work".into() };
+            let action = tool.action(paths, command);
+            (action.tool.to_owned(), action.kind, format!("{:?}", action.subject))
+        };
+        let own = "acp__zed__x".to_owned();
+        let file = |path: &str| format!("Path({path:?})");
+        assert_eq!(
+            judged(ToolKind::Read, &["/work/a"], None),
+            ("read_file".into(), Kind::Pure, file("/work/a"))
+        );
+        assert_eq!(judged(ToolKind::Read, &[], None), (own.clone(), Kind::Pure, "Nothing".into()));
+        assert_eq!(
+            judged(ToolKind::Read, &["/etc/passwd"], None),
+            (own.clone(), Kind::Other, file("/etc/passwd"))
+        );
+        assert_eq!(
+            judged(ToolKind::Edit, &["/work/a"], None),
+            ("write_file".into(), Kind::Edit, file("/work/a"))
+        );
+        assert_eq!(
+            judged(ToolKind::Edit, &["/work/../a"], None),
+            (own.clone(), Kind::Other, file("/work/../a"))
+        );
+        assert_eq!(
+            judged(ToolKind::Edit, &["/work/a", "/work/b"], None),
+            (own.clone(), Kind::Other, "Nothing".into())
+        );
+        assert_eq!(judged(ToolKind::Delete, &["/work/a"], None).1, Kind::Other);
+        assert_eq!(
+            judged(ToolKind::Execute, &[], Some("ls")),
+            ("shell".into(), Kind::Other, "Command(\"ls\")".into())
+        );
+        assert_eq!(judged(ToolKind::Execute, &[], None), (own.clone(), Kind::Other, "Nothing".into()));
+        assert_eq!(judged(ToolKind::Fetch, &[], None), (own, Kind::Other, "Nothing".into()));
+    }
+
+    #[test]
+    fn a_part_of_a_file_is_exact() {
+        assert_eq!(lines("a\r\nb\nc", None, None), "a\r\nb\nc");
+        assert_eq!(lines("a\nb\nc", Some(2), Some(1)), "b\n");
+        assert_eq!(lines("a\nb\nc", Some(3), Some(9)), "c");
+        assert_eq!(lines("a", Some(7), None), "");
+    }
+}

@@ -1,0 +1,334 @@
+//! One reply: from a request of the driver to what the agent says, asks or ends with.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use agent_client_protocol::v1::schema::{
+    ContentBlock, PromptRequest, PromptResponse, StopReason, TextContent, Usage as Reported,
+};
+use brigade::external::INTERRUPTED;
+use brigade::model::{Chunk, ModelError, Request};
+use brigade_core::message::Stop;
+use brigade_core::{Message, Purpose, Usage};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use serde_json::Value;
+
+use super::lock;
+use super::pool::{Pool, Target};
+use super::session::{CANCEL_TIME, Inbound, Session};
+use super::update::Told;
+
+/// The stream of one reply.
+pub(super) fn stream(
+    pool: Arc<Pool>,
+    target: Target,
+    request: Request,
+) -> BoxStream<'static, Result<Chunk, ModelError>> {
+    // Until the prompt is sent, nothing has happened.
+    let out = VecDeque::from([Ok(Chunk::Queued)]);
+    let turn = Turn { pool, target, request, out, step: Step::Open };
+    stream::unfold(turn, |mut turn| async move {
+        loop {
+            if let Some(chunk) = turn.out.pop_front() {
+                return Some((chunk, turn));
+            }
+            match std::mem::replace(&mut turn.step, Step::Over) {
+                Step::Open => turn.open().await,
+                Step::Listen(listening) => turn.listen(listening).await,
+                Step::Over => return None,
+            }
+        }
+    })
+    .boxed()
+}
+
+struct Turn {
+    pool: Arc<Pool>,
+    target: Target,
+    request: Request,
+    out: VecDeque<Result<Chunk, ModelError>>,
+    step: Step,
+}
+
+enum Step {
+    Open,
+    Listen(Box<Listening>),
+    Over,
+}
+
+/// An agent that works on a prompt. Dropped before its reply is whole, it is told to stop.
+struct Listening {
+    session: Arc<Session>,
+    told: Told,
+    /// Words that came while it worked: they are its next prompt.
+    later: Option<String>,
+    is_whole: bool,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            self.session.cancel();
+        }
+    }
+}
+
+impl Turn {
+    fn fail(&mut self, cause: &str) {
+        let cause = format!("the external agent '{}' failed: {cause}", self.target.place);
+        self.out.push_back(Err(ModelError::Fatal(cause)));
+    }
+
+    async fn open(&mut self) {
+        let known = self.pool.session(&self.request.session);
+        if self.request.purpose != Purpose::Turn {
+            return self.last_word(known).await;
+        }
+        let users = users(&self.request.messages);
+        let is_prompted = known.as_ref().is_some_and(|session| lock(&session.notes).prompted);
+        let (session, later) = match known {
+            Some(session) if is_prompted => {
+                self.answer(&session);
+                let later = undelivered(&session, &users);
+                (session, later)
+            }
+            Some(session) => {
+                let words = undelivered(&session, &users).unwrap_or_default();
+                self.prompt(&session, words);
+                (session, None)
+            }
+            // What it had asked for was seen to, and it is not there any more to be told.
+            None if matches!(self.request.messages.last(), Some(Message::Results(_))) => {
+                self.out.push_back(Err(ModelError::Fatal(INTERRUPTED.to_owned())));
+                return;
+            }
+            None => match self.pool.open(&self.request.session, &self.target).await {
+                Ok(session) => {
+                    lock(&session.notes).delivered = users.len();
+                    self.prompt(&session, first_words(&self.request));
+                    (session, None)
+                }
+                Err(cause) => return self.fail(&cause),
+            },
+        };
+        self.out.push_back(Ok(Chunk::Sent));
+        let listening = Listening { session, told: Told::default(), later, is_whole: false };
+        self.step = Step::Listen(Box::new(listening));
+    }
+
+    /// Answers what the agent asked, as the calls went.
+    fn answer(&self, session: &Session) {
+        let open = std::mem::take(&mut lock(&session.notes).open);
+        let mut results = Vec::new();
+        for message in self.request.messages.iter().rev() {
+            match message {
+                Message::User(_) => {}
+                Message::Results(list) => {
+                    results.extend(list);
+                    break;
+                }
+                Message::Assistant(_) => break,
+            }
+        }
+        for (name, question) in open {
+            match results.iter().find(|result| result.provider_id.as_ref() == Some(&name)) {
+                Some(result) => question.settle(session.link(), &result.output),
+                None => question.refuse(session.link(), "it was not seen to"),
+            }
+        }
+    }
+
+    fn prompt(&self, session: &Arc<Session>, words: String) {
+        let content = vec![ContentBlock::Text(TextContent::new(words))];
+        let hop = self.request.hop.as_ref().and_then(|hop| serde_json::to_value(hop).ok());
+        let meta: Option<serde_json::Map<String, Value>> =
+            hop.map(|hop| [(brigade_core::hop::KEY.to_owned(), hop)].into_iter().collect());
+        session.prompt(&PromptRequest::new(session.id.clone(), content).meta(meta));
+    }
+
+    /// There is no further prompt: the agent is told to stop, and what it has said is what there is.
+    async fn last_word(&mut self, known: Option<Arc<Session>>) {
+        let mut said = String::new();
+        if let Some(session) = known {
+            session.cancel();
+            let rest = async {
+                let mut told = Told::default();
+                while lock(&session.notes).prompted {
+                    match session.next().await {
+                        Ok(Inbound::Update(update)) => {
+                            let _ = told.take(*update, &mut lock(&session.notes), &mut Vec::new());
+                        }
+                        Ok(Inbound::Question(question)) => question.cancel(session.link()),
+                        Ok(Inbound::Ended(_) | Inbound::Lost) | Err(_) => {
+                            lock(&session.notes).prompted = false
+                        }
+                    }
+                }
+            };
+            let _ = tokio::time::timeout(CANCEL_TIME, rest).await;
+            said = lock(&session.notes).said.trim().to_owned();
+        }
+        if said.is_empty() {
+            said = "(the external agent had said nothing when it was stopped)".to_owned();
+        }
+        self.out.extend([Ok(Chunk::Text(said)), Ok(Chunk::Done(Stop::End))]);
+    }
+
+    async fn listen(&mut self, mut listening: Box<Listening>) {
+        match listening.session.next().await {
+            Err(cause) => self.fail(&cause),
+            Ok(Inbound::Update(update)) => {
+                let mut chunks = Vec::new();
+                let taken = listening.told.take(*update, &mut lock(&listening.session.notes), &mut chunks);
+                self.out.extend(chunks.into_iter().map(Ok));
+                match taken {
+                    Ok(()) => self.step = Step::Listen(listening),
+                    Err(cause) => self.fail(&cause),
+                }
+            }
+            Ok(Inbound::Question(question)) if self.request.tools.is_empty() => {
+                question.refuse(listening.session.link(), "this agent was lent no tools");
+                self.step = Step::Listen(listening);
+            }
+            Ok(Inbound::Question(question)) => self.ask(&mut listening, *question),
+            Ok(Inbound::Ended(answer)) => self.end(listening, answer),
+            Ok(Inbound::Lost) => {
+                let cause = listening.session.link().fate.last_words().await;
+                lock(&listening.session.notes).prompted = false;
+                self.fail(&cause);
+            }
+        }
+    }
+
+    /// Ends the reply with calls: what the agent asks, and what else it has asked by now.
+    fn ask(&mut self, listening: &mut Listening, first: super::ask::Question) {
+        let session = listening.session.clone();
+        let mut questions = vec![first];
+        loop {
+            match session.try_next() {
+                Some(Inbound::Question(question)) => questions.push(*question),
+                Some(other) => {
+                    lock(&session.notes).held = Some(other);
+                    break;
+                }
+                None => break,
+            }
+        }
+        let mut notes = lock(&session.notes);
+        for question in questions {
+            notes.asked += 1;
+            let name = format!("q{}", notes.asked);
+            let (tool, arguments) =
+                question.call(&self.target.server.name, &name, &self.target.server.workspace);
+            self.out.push_back(Ok(Chunk::Call { name: tool, provider_id: Some(name.clone()) }));
+            self.out.push_back(Ok(Chunk::Arguments(arguments.to_string())));
+            notes.open.insert(name, question);
+        }
+        listening.is_whole = true;
+        self.out.extend(std::mem::take(&mut listening.told).finish().map(Ok));
+        self.out.push_back(Ok(Chunk::Done(Stop::Calls)));
+    }
+
+    fn end(&mut self, mut listening: Box<Listening>, answer: Result<Value, String>) {
+        let session = listening.session.clone();
+        lock(&session.notes).prompted = false;
+        listening.is_whole = true;
+        let answer = match answer.map(serde_json::from_value::<PromptResponse>) {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(cause)) => {
+                let cause = super::short(&cause.to_string());
+                return self.fail(&format!("the end of its reply cannot be read: {cause}"));
+            }
+            Err(cause) => return self.fail(&cause),
+        };
+        if answer.stop_reason == StopReason::EndTurn
+            && let Some(words) = listening.later.take()
+        {
+            self.prompt(&session, words);
+            listening.is_whole = false;
+            self.step = Step::Listen(listening);
+            return;
+        }
+        let (stop, words) = match answer.stop_reason {
+            StopReason::EndTurn => (Stop::End, None),
+            StopReason::MaxTokens => (Stop::Length, None),
+            StopReason::Refusal => (Stop::Refusal, None),
+            StopReason::MaxTurnRequests => {
+                (Stop::End, Some("(incomplete: the external agent reached its own limit of requests)"))
+            }
+            StopReason::Cancelled => return self.fail("it says that it was cancelled"),
+            _ => return self.fail("it stopped for a reason that is not known here"),
+        };
+        let (used, usd) = account(&session, answer.usage.as_ref());
+        if !listening.told.spoke() {
+            let said = lock(&session.notes).said.trim().to_owned();
+            let said = if said.is_empty() && words.is_none() { SILENT.to_owned() } else { said };
+            self.out.push_back(Ok(Chunk::Text(said)));
+        }
+        if let Some(words) = words {
+            self.out.push_back(Ok(Chunk::Text(format!("\n\n{words}"))));
+        }
+        self.out.extend(std::mem::take(&mut listening.told).finish().map(Ok));
+        self.out.push_back(Ok(Chunk::Reported(used, usd)));
+        self.out.push_back(Ok(Chunk::Done(stop)));
+    }
+}
+
+/// What stands for an answer without a word.
+const SILENT: &str = "(the external agent ended without a word)";
+
+/// What the agent reported since the last time: it counts over the whole session.
+fn account(session: &Session, reported: Option<&Reported>) -> (Usage, u64) {
+    let mut notes = lock(&session.notes);
+    if let Some(reported) = reported {
+        let cache_read = reported.cached_read_tokens.unwrap_or(0);
+        let cache_write = reported.cached_write_tokens.unwrap_or(0);
+        let output = reported.output_tokens.saturating_add(reported.thought_tokens.unwrap_or(0));
+        notes.tokens = Usage { input: reported.input_tokens, output, cache_read, cache_write };
+    }
+    let (now, usd) = (notes.tokens, notes.usd);
+    let (before, usd_before) = std::mem::replace(&mut notes.passed_on, (now, usd));
+    let since = Usage {
+        input: now.input.saturating_sub(before.input),
+        output: now.output.saturating_sub(before.output),
+        cache_read: now.cache_read.saturating_sub(before.cache_read),
+        cache_write: now.cache_write.saturating_sub(before.cache_write),
+    };
+    (since, usd.saturating_sub(usd_before))
+}
+
+fn users(messages: &[Message]) -> Vec<&str> {
+    let users = messages.iter().filter_map(|message| match message {
+        Message::User(text) => Some(text.as_str()),
+        Message::Assistant(_) | Message::Results(_) => None,
+    });
+    users.collect()
+}
+
+/// What the caller has said and the agent was not given yet.
+fn undelivered(session: &Session, users: &[&str]) -> Option<String> {
+    let mut notes = lock(&session.notes);
+    let new = users.get(notes.delivered..).unwrap_or_default();
+    notes.delivered = users.len();
+    (!new.is_empty()).then(|| new.join("\n\n"))
+}
+
+/// What an agent is told first: who it is to be, and the task. One that takes over is told what was said before.
+fn first_words(request: &Request) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let system = request.system.trim();
+    if !system.is_empty() {
+        words.push(system.to_owned());
+    }
+    for message in &request.messages {
+        match message {
+            Message::User(text) => words.push(text.as_str().to_owned()),
+            Message::Assistant(reply) if !reply.text.as_str().trim().is_empty() => {
+                words.push(format!("(Your answer to that was:)\n{}", reply.text.as_str().trim()));
+            }
+            Message::Assistant(_) | Message::Results(_) => {}
+        }
+    }
+    words.join("\n\n")
+}

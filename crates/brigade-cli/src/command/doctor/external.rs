@@ -1,0 +1,36 @@
+//! Agents that other programs run.
+
+use super::{Finding, wait_for};
+use crate::engine;
+use crate::failure::Failure;
+use crate::settings::Settings;
+
+/// Starts every program and greets it; offline, they are only named.
+pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, Failure> {
+    if settings.acp.is_empty() {
+        return Ok(vec![Finding::note("none; acp.servers in the configuration names them")]);
+    }
+    if offline {
+        let names = settings.acp.iter().map(|server| server.name.as_str());
+        return Ok(names.map(|name| Finding::note(format!("{name}: not started"))).collect());
+    }
+    wait_for(async {
+        let (acp, problems) = engine::external(settings)?;
+        let cure = "Mend its entry in acp.servers; runs go on without it";
+        let mut findings = Vec::new();
+        for server in &settings.acp {
+            let problem =
+                problems.iter().find(|(name, _)| *name == server.name).map(|(_, what)| what.clone());
+            let found = match problem {
+                Some(what) => Err(what),
+                None => acp.probe(&server.name).await,
+            };
+            findings.push(match found {
+                Ok(title) if title.is_empty() => Finding::ok(format!("{}: it answers", server.name)),
+                Ok(title) => Finding::ok(format!("{}: {title}", server.name)),
+                Err(what) => Finding::warn(format!("{}: {what}", server.name), cure),
+            });
+        }
+        Ok(findings)
+    })?
+}

@@ -1,0 +1,185 @@
+//! The section `acp`: agents that other programs run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use brigade::Secret;
+use brigade::external::Terms;
+use brigade_acp::client::{Choice, SESSIONS, START_TIME, Server};
+use brigade_core::faces::Faces;
+use brigade_sandbox::GuardCommand;
+use serde::Deserialize;
+use toml::Value;
+
+use super::servers::{filled, passed, variable};
+use super::{Settings, duration, keys, layers};
+use crate::failure::Failure;
+
+/// The longest name of a server: it is part of the names of tools.
+const LONGEST_NAME: usize = 32;
+
+/// The section as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Raw {
+    servers: BTreeMap<String, RawServer>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawServer {
+    command: Option<String>,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    mode: Option<String>,
+    model: Option<String>,
+    pool: Option<bool>,
+    max_sessions: Option<usize>,
+    start_timeout: Option<Value>,
+    timeout: Option<Value>,
+    turns: Option<u32>,
+    tokens: Option<u64>,
+    usd: Option<Value>,
+    agents: BTreeMap<String, RawAgent>,
+}
+
+/// What may hold keys is not shown.
+impl std::fmt::Debug for RawServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawAgent {
+    mode: Option<String>,
+    model: Option<String>,
+    args: Vec<String>,
+}
+
+/// A server whose variables are not filled in yet.
+#[derive(Debug)]
+pub(crate) struct AcpServer {
+    /// Its name.
+    pub(crate) name: String,
+    raw: RawServer,
+    start_time: Duration,
+    terms: Terms,
+    /// Whether a project names it, in part or as a whole.
+    is_of_project: bool,
+}
+
+/// Reads the section.
+pub(super) fn resolve(raw: Raw, layers: &layers::Layers) -> Result<Vec<AcpServer>, Failure> {
+    let server = |(name, raw): (String, RawServer)| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        if !(1..=LONGEST_NAME).contains(&name.len()) || !name.chars().all(is_plain) || name.contains("__") {
+            return Err(Failure::usage(format!(
+                "acp.servers: '{}' cannot be a name: 1 to {LONGEST_NAME} letters, digits, '-' and '_'",
+                name.escape_debug()
+            )));
+        }
+        let some_time = |key: &str, value: &Option<Value>, usual: Duration| {
+            let time = duration(value.as_ref(), usual)?;
+            match time.is_zero() {
+                true => Err(Failure::usage(format!("acp.servers.{name}.{key} is 0; give it some time"))),
+                false => Ok(time),
+            }
+        };
+        let start_time = some_time("start_timeout", &raw.start_timeout, START_TIME)?;
+        let timeout = match &raw.timeout {
+            None => None,
+            Some(_) => Some(some_time("timeout", &raw.timeout, START_TIME)?),
+        };
+        let usd = match &raw.usd {
+            None => 0,
+            Some(Value::String(word)) if word == keys::UNLIMITED => u64::MAX,
+            Some(value) => keys::dollars(value).map_err(Failure::usage)?,
+        };
+        let terms = Terms {
+            turns: raw.turns,
+            timeout: timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            tokens: raw.tokens.unwrap_or(0),
+            usd,
+        };
+        let is_of_project = layers.is_of_project(&["acp", "servers", &name]);
+        Ok(AcpServer { name, raw, start_time, terms, is_of_project })
+    };
+    raw.servers.into_iter().map(server).collect()
+}
+
+/// A name that leads nowhere is a mistake that is better found before a run than in it.
+pub(super) fn check_names(faces: &Faces, servers: &[AcpServer]) -> Result<(), Failure> {
+    let roles = faces.swarm.roles.iter().filter_map(|(role, preset)| {
+        Some((format!("swarm.roles.{role}.acp"), preset.acp.as_deref()?.to_owned()))
+    });
+    let spawn = faces.spawn.iter().filter_map(|spawn| {
+        let server = spawn.server.as_deref()?;
+        let place = spawn.agent.as_ref().map_or(server.to_owned(), |agent| format!("{server}/{agent}"));
+        Some(("spawn.server".to_owned(), place))
+    });
+    for (key, place) in roles.chain(spawn) {
+        let (name, agent) = place.split_once('/').unwrap_or((&place, ""));
+        let list = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let Some(server) = servers.iter().find(|server| server.name == name) else {
+            let known = list(servers.iter().map(|server| server.name.as_str()).collect());
+            return Err(Failure::usage(format!("{key}: there is no acp.servers.{name}; there are: {known}")));
+        };
+        if !agent.is_empty() && !server.raw.agents.contains_key(agent) {
+            let known = list(server.raw.agents.keys().map(String::as_str).collect());
+            return Err(Failure::usage(format!(
+                "{key}: there is no acp.servers.{name}.agents.{agent}; there are: {known}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Settings {
+    /// The external agents that can be started, and what is wrong with the others, by name.
+    pub(crate) fn acp_servers(&self, guard: &GuardCommand) -> (Vec<Server>, Vec<(String, String)>) {
+        let (mut servers, mut problems) = (Vec::new(), Vec::new());
+        for server in &self.acp {
+            match server.filled(self, guard) {
+                Ok(server) => servers.push(server),
+                Err(what) => problems.push((server.name.clone(), what)),
+            }
+        }
+        (servers, problems)
+    }
+}
+
+impl AcpServer {
+    fn filled(&self, settings: &Settings, guard: &GuardCommand) -> Result<Server, String> {
+        let raw = &self.raw;
+        let fill = |text: &str| filled(text, |name| variable(name, self.is_of_project, settings));
+        let all = |words: &[String]| words.iter().map(|word| fill(word)).collect::<Result<Vec<_>, _>>();
+        let command = raw.command.as_deref().filter(|command| !command.is_empty());
+        let command = command.ok_or("it has no `command`; write which program is started")?;
+        let mut environment = passed(settings, &raw.env);
+        for (name, value) in &raw.env {
+            environment.push((name.clone(), Secret::new(fill(value)?)));
+        }
+        let mut agents = BTreeMap::new();
+        for (name, agent) in &raw.agents {
+            let arguments = all(&agent.args)?;
+            let choice = Choice { mode: agent.mode.clone(), model: agent.model.clone(), arguments };
+            agents.insert(name.clone(), choice);
+        }
+        let choice = Choice { mode: raw.mode.clone(), model: raw.model.clone(), arguments: Vec::new() };
+        Ok(Server {
+            name: self.name.clone(),
+            guard: guard.clone(),
+            workspace: settings.folder.canonicalize().unwrap_or_else(|_| settings.folder.clone()),
+            command: fill(command)?,
+            arguments: all(&raw.args)?,
+            environment,
+            sessions: if raw.pool == Some(false) { 1 } else { raw.max_sessions.unwrap_or(SESSIONS) },
+            choice,
+            agents,
+            terms: self.terms,
+            start_time: self.start_time,
+        })
+    }
+}

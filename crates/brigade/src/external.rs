@@ -1,0 +1,94 @@
+//! Agents that other programs run: the seam between the driver and whatever speaks to them.
+//!
+//! An external agent is a [`Model`]: it is asked, it replies in pieces, and what it wants done by us are calls in its
+//! reply. The driver judges and runs those calls as it does those of any model.
+
+use std::sync::Arc;
+
+use brigade_core::{Amount, Budget, Limit, SessionId, Spent, Usage};
+
+use crate::model::Model;
+use crate::tool::AnyTool;
+
+/// Why a session ends that was under way in another program when the runner ended.
+pub const INTERRUPTED: &str = "interrupted, outcome unknown: the runner ended while the external agent worked, and what \
+it has done by then is not known; it is not asked again";
+
+/// The external agents that a runtime can reach.
+///
+/// # Contract
+///
+/// * A place is `server` or `server/agent`. A place that is not known is an error that names those that are.
+/// * A model of it never asks to be called again after a fault: what an external agent has done by then is not known.
+/// * Whatever it keeps for a session is given up when the session is [ended](External::end).
+pub trait External: Send + Sync + 'static {
+    /// The model that stands for the agent at this place.
+    fn model(&self, place: &str) -> Result<Arc<dyn Model>, String>;
+
+    /// What an agent at this place is lent.
+    fn terms(&self, place: &str) -> Terms;
+
+    /// The tool of this name as external agents use it, where that is another one than that of our own agents.
+    fn tool(&self, name: &str) -> Option<&ExternalTool>;
+
+    /// Gives up what is kept for a session.
+    fn end(&self, session: &SessionId);
+}
+
+/// A tool that carries out what an external agent asks of us.
+pub struct ExternalTool {
+    /// The tool.
+    pub tool: Arc<dyn AnyTool>,
+    /// Tools of which the agent's authority has to have one; none where any agent may ask for this.
+    pub needs: &'static [&'static str],
+}
+
+/// What an external agent is lent beside one agent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// How often it may ask something of us, where its definition does not say.
+    pub turns: Option<u32>,
+    /// How long it may take in milliseconds, where its definition does not say.
+    pub timeout: Option<u64>,
+    /// Tokens. Where there are none, those that it reports count for nothing.
+    pub tokens: u64,
+    /// Nano-dollars. Where there are none, those that it reports count for nothing.
+    pub usd: u64,
+}
+
+impl Terms {
+    /// The loan.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget { tokens: Limit::AtMost(self.tokens), usd: Limit::AtMost(self.usd), agents: Limit::AtMost(0) }
+    }
+
+    /// What a call cost by the agent's own account. It counts as far as there is a loan that it can count against.
+    pub(crate) fn cost(&self, (usage, usd): (Usage, u64), reserved: Amount) -> Spent {
+        let reported = Amount { tokens: usage.total(), usd, agents: 0 };
+        let usage = if self.tokens == 0 { Usage::default() } else { usage };
+        let usd = if self.usd == 0 { 0 } else { usd };
+        let used = Amount { tokens: usage.total(), usd, agents: 0 };
+        Spent { usage, usd, overrun: used.minus(reserved), reported, ..Spent::default() }
+    }
+
+    /// What is set aside for a call: all that is left of the loan, since nobody knows what the agent will use.
+    pub(crate) fn reserve(&self, free: Budget) -> Amount {
+        Amount {
+            tokens: self.tokens.min(free.tokens.number()),
+            usd: self.usd.min(free.usd.number()),
+            agents: 0,
+        }
+    }
+}
+
+/// Ends what is kept for a session when its driver goes.
+pub(crate) struct Seat {
+    pub(crate) external: Arc<dyn External>,
+    pub(crate) session: SessionId,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.external.end(&self.session);
+    }
+}
