@@ -485,6 +485,16 @@ pub(crate) enum ToolsCommand {
         #[arg(long)]
         servers: bool,
     },
+    /// Log in to an MCP server that asks for it, in a browser
+    Login {
+        /// The server, by its name in `mcpServers`
+        server: String,
+    },
+    /// Forget the login to an MCP server
+    Logout {
+        /// The server, by its name in `mcpServers`
+        server: String,
+    },
 }
 
 /// Arguments of `models`.

@@ -89,6 +89,8 @@ pub(crate) struct Settings {
     pub(crate) web: Web,
     /// Servers of tools.
     pub(crate) servers: Vec<McpServer>,
+    /// The folder that logins to them are kept in.
+    pub(crate) logins: PathBuf,
     /// Agents that other programs run.
     pub(crate) acp: Vec<AcpServer>,
     /// The folder that tools work in.
@@ -245,6 +247,7 @@ impl Settings {
             project: None,
             skills,
             memory: raw.memory.enabled.unwrap_or(true).then_some(places.memory),
+            logins: places.logins,
             instructions: Instructions::OfProject,
             agent_folders: AgentFolders::of(&environment, &raw.agents.paths),
             layers,
@@ -269,6 +272,7 @@ struct Places {
     skills: PathBuf,
     sessions: PathBuf,
     memory: PathBuf,
+    logins: PathBuf,
 }
 
 impl Places {
@@ -280,6 +284,7 @@ impl Places {
             skills: config.join("skills"),
             sessions: data.join("sessions.db"),
             memory: data.join("memory.db"),
+            logins: data.join("logins"),
         })
     }
 }

@@ -19,6 +19,12 @@ use crate::{End, ResourceLimits};
 /// How often the guard looks for orphans to reap while nothing else happens.
 const TICK: Duration = Duration::from_millis(250);
 
+/// How long a command that is spoken to may take to end once its input is closed, before it is asked to by a signal.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long it may take after the signal, before everything is killed.
+const LAST_GRACE: Duration = Duration::from_secs(1);
+
 /// How often it looks for the end of the main process where the system cannot tell it.
 const TICK_WITHOUT_PIDFD: Duration = Duration::from_millis(10);
 
@@ -175,6 +181,7 @@ struct Watch {
     pipe: Option<PipeReader>,
     output: BoundedOutput,
     deadline: Option<Instant>,
+    streams: Streams,
     buffer: Vec<u8>,
 }
 
@@ -187,6 +194,7 @@ impl Watch {
             output: BoundedOutput::new(job.output_limit),
             // A limit so long that the clock cannot hold it is no limit.
             deadline: started.checked_add(job.time_limit),
+            streams: job.streams,
             buffer: vec![0; 64 << 10],
         }
     }
@@ -204,6 +212,9 @@ impl Watch {
             }
             self.read_output();
         };
+        if end == End::Cancelled && self.streams == Streams::Carried {
+            self.let_leave();
+        }
         self.children.end_all();
         // Nobody writes any more, so this is what is left in the pipe. The bound is for the odd case that the
         // command handed its end of the pipe to a process that is none of its descendants.
@@ -213,6 +224,35 @@ impl Watch {
             }
         }
         (end, self.output)
+    }
+
+    /// Lets a command that is spoken to end by itself: the runner has closed its input. It is asked once more, by a
+    /// signal.
+    fn let_leave(&mut self) {
+        if !self.leaves_within(GRACE) {
+            self.children.ask_main_to_end();
+            self.leaves_within(LAST_GRACE);
+        }
+    }
+
+    /// Whether the main process ends within this time. Its output is read meanwhile, so that it does not wait for that.
+    fn leaves_within(&mut self, grace: Duration) -> bool {
+        let begun = Instant::now();
+        while self.children.poll().is_none() {
+            let left = grace.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            self.read_output();
+            self.wait_for_exit(left.min(TICK_WITHOUT_PIDFD * 5));
+        }
+        true
+    }
+
+    fn wait_for_exit(&self, longest: Duration) {
+        let Some(exit) = &self.exit else { return std::thread::sleep(longest.min(TICK_WITHOUT_PIDFD)) };
+        let timeout = Timespec::try_from(longest).unwrap_or_default();
+        let _ = poll(&mut [PollFd::new(exit, PollFlags::IN)], Some(&timeout));
     }
 
     /// Sleeps until something happens, and says whether it was the end of the runner.

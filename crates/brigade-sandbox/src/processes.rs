@@ -37,6 +37,13 @@ impl Children {
         self.status
     }
 
+    /// Asks the main process to end, unless it has: its number may be that of another then.
+    pub(crate) fn ask_main_to_end(&mut self) {
+        if self.poll().is_none() {
+            let _ = kill_process(self.main, Signal::TERM);
+        }
+    }
+
     fn reap(&mut self) -> Reaped {
         let mut reaped = Reaped::Nothing;
         loop {

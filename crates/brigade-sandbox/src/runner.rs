@@ -41,7 +41,8 @@ pub async fn run(
 /// Runs a job whose standard input and output are the stream that is given back; the result has what it writes to
 /// standard error. The job starts when the future is first polled, and the stream ends with the last process.
 ///
-/// Otherwise it is as [`run`] says: dropping the future ends everything.
+/// Otherwise it is as [`run`] says: dropping the future ends everything. The job has a moment to end by itself, so the
+/// stream is best dropped with it.
 pub fn serve(
     guard: GuardCommand,
     job: Job,

@@ -23,11 +23,11 @@ pub enum Live {
         /// The text.
         text: Arc<str>,
     },
-    /// A request waits for its provider.
+    /// A request waits for its provider, or a call says how far it is.
     Waiting {
         /// The session.
         session: SessionId,
-        /// What it waits for, and how long.
+        /// What it waits for, and how long or how far that is.
         why: String,
     },
     /// The deltas of this turn came to nothing: the attempt failed.

@@ -6,17 +6,25 @@
 //! sees no variable that its definition does not give it.
 //!
 //! What a server said about a tool when it was connected is what agents were told and people approved. A tool that is
-//! described differently later, or that is new, is not used by this set.
+//! described differently later is used once a person has seen the difference; one that is new is not used by this set.
+//!
+//! A server that ends is started again for the next call, a few times. Servers that ask for a login are logged in to by
+//! [`login`].
 
 mod beside;
+mod book;
 mod connect;
 mod content;
 mod extra;
 mod fate;
 mod line;
+pub mod login;
 mod name;
+mod patience;
+mod request;
 mod server;
 mod tool;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +36,7 @@ use brigade_sandbox::GuardCommand;
 
 use crate::secret::Secret;
 use crate::tool::{AnyTool, Toolbox};
+use login::Login;
 use server::Server;
 
 /// How long a call may take where a definition does not say.
@@ -79,6 +88,8 @@ pub struct Address {
     pub url: Secret,
     /// Headers of every request.
     pub headers: Vec<(String, Secret)>,
+    /// How somebody is logged in, where it asks for that.
+    pub login: Login,
 }
 
 /// Something that a server offers and that cannot be used, or a server that cannot be used at all.

@@ -112,6 +112,8 @@ pub(crate) struct Driver {
     deferred: VecDeque<CallId>,
     /// Calls that a person is asked about, and when the default answers.
     asking: BTreeMap<CallId, Option<Instant>>,
+    /// Which change of its tool a person was shown with the question about a call.
+    shown: BTreeMap<CallId, Hash>,
     last_kit: Option<group::LastKit>,
     /// Whether those that wait can only be lent to when another loan comes back.
     waits_for_refund: bool,
@@ -191,6 +193,7 @@ impl Driver {
             editing: None,
             deferred: VecDeque::new(),
             asking: BTreeMap::new(),
+            shown: BTreeMap::new(),
             last_kit: None,
             waits_for_refund: false,
             asked: HashSet::new(),

@@ -124,6 +124,35 @@ pub struct ToolContext {
     pub stop: watch::Receiver<bool>,
     /// Where the session stands and what is left for it, for tools that hand work on.
     pub hop: Hop,
+    /// Who is told how far the call is.
+    pub teller: Teller,
+}
+
+/// Tells whoever watches how far a call is. Nothing of it is kept.
+#[derive(Clone, Default)]
+pub struct Teller(Option<Arc<dyn Fn(String) + Send + Sync>>);
+
+impl Teller {
+    /// Tells this. It is called from the task of the call and must not wait.
+    pub fn new(tell: impl Fn(String) + Send + Sync + 'static) -> Teller {
+        Teller(Some(Arc::new(tell)))
+    }
+
+    /// Says how far the call is, in a short line.
+    pub fn tell(&self, line: String) {
+        if let Some(tell) = &self.0 {
+            tell(line);
+        }
+    }
+}
+
+/// How a tool differs from what it was when it was approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Tells this change from others.
+    pub id: Hash,
+    /// What is different, line by line, for a person.
+    pub what: String,
 }
 
 impl ToolContext {
@@ -164,6 +193,14 @@ pub trait AnyTool: Send + Sync + 'static {
     fn network(&self) -> bool {
         false
     }
+
+    /// How it differs from what was approved. A call is then only made after a person has seen the difference.
+    fn change(&self) -> Option<Change> {
+        None
+    }
+
+    /// A person has seen the change and wants the tool as it is now.
+    fn accept(&self, _change: &Change) {}
 
     /// What the call would do, for the permission rules. Arguments that do not fit are an output for the model.
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput>;

@@ -1,4 +1,6 @@
-//! `brigade tools`: what the lead is offered.
+//! `brigade tools`: what the lead is offered, and logins to servers of tools.
+
+mod login;
 
 use brigade_core::faces::{Caller, DELEGATION_TOOLS, MESSAGE};
 use brigade_core::grant::Names;
@@ -15,13 +17,20 @@ use crate::settings::Settings;
 
 /// Runs it.
 pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, Failure> {
-    let ToolsCommand::List { servers } = tools.command;
     let settings = Settings::to_look(global)?;
-    let library = engine::library_settings(&settings)?;
+    match &tools.command {
+        ToolsCommand::List { servers } => list(global, &settings, *servers),
+        ToolsCommand::Login { server } => login::login(&settings, server),
+        ToolsCommand::Logout { server } => login::logout(&settings, server),
+    }
+}
+
+fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Failure> {
+    let library = engine::library_settings(settings)?;
     let mut offered: Vec<(String, String, serde_json::Value)> =
         library.tools.iter().chain(library.skills.tool()).map(|tool| entry(tool.spec())).collect();
     if servers {
-        let servers = engine::one_thread()?.block_on(engine::servers(&settings))?;
+        let servers = engine::one_thread()?.block_on(engine::servers(settings))?;
         offered.extend(servers.tools().iter().map(|tool| entry(tool.spec())));
     } else {
         offered.extend(settings.servers.iter().map(|server| not_started(&server.name)));

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use brigade::Secret;
+use brigade::mcp::login::{Client, Login, Who};
 use brigade::mcp::{Address, CALL_TIME, Definition, Problem, Program, START_TIME, Way};
+use brigade_core::Hash;
 use brigade_sandbox::GuardCommand;
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -17,6 +19,9 @@ const PASSED: [&str; 2] = ["PATH", "HOME"];
 /// Variables that stand for keys of our own configuration.
 const OWN_PREFIX: &str = "BRIGADE_";
 
+/// Who can log in: a person, or the client itself.
+pub(super) const GRANTS: [&str; 2] = ["authorization_code", "client_credentials"];
+
 /// A server as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -28,7 +33,18 @@ pub(super) struct Raw {
     env: BTreeMap<String, String>,
     url: Option<String>,
     headers: BTreeMap<String, String>,
+    oauth: RawLogin,
     timeout: Option<Value>,
+}
+
+/// How somebody is logged in, as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct RawLogin {
+    client_id: Option<String>,
+    client_secret: Option<String>,
+    scopes: Vec<String>,
+    grant: Option<String>,
 }
 
 /// A server whose variables are not filled in yet: values are kept nowhere longer than they are needed.
@@ -65,6 +81,23 @@ pub(super) fn resolve(raw: BTreeMap<String, Raw>, layers: &layers::Layers) -> Re
 }
 
 impl Settings {
+    /// How a server is reached that is not started here, by its name.
+    pub(crate) fn mcp_address(&self, name: &str, guard: &GuardCommand) -> Result<Address, Failure> {
+        let Some(server) = self.servers.iter().find(|server| server.name.eq_ignore_ascii_case(name)) else {
+            let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+            let there = match names.is_empty() {
+                true => "there is none".to_owned(),
+                false => format!("there are {}", names.join(", ")),
+            };
+            return Err(Failure::usage(format!("mcpServers has no server '{name}'; {there}")));
+        };
+        let wrong = |what: &str| Failure::usage(format!("MCP server '{}': {what}", server.name));
+        match server.definition(self, guard).map_err(|what| wrong(&what))?.way {
+            Way::Http(address) => Ok(address),
+            Way::Program(_) => Err(wrong("it is started here, so there is no login to it")),
+        }
+    }
+
     /// The servers that can be started, and what is wrong with the others.
     pub(crate) fn mcp_definitions(&self, guard: &GuardCommand) -> (Vec<Definition>, Vec<Problem>) {
         let (mut definitions, mut problems) = (Vec::new(), Vec::new());
@@ -111,10 +144,39 @@ impl Server {
                 })
             }
             (_, None, Some(url)) => {
-                Way::Http(Address { url: Secret::new(fill(url)?), headers: pairs(&raw.headers)? })
+                let url = fill(url)?;
+                let login = self.login(&raw.oauth, &url, fill, settings)?;
+                Way::Http(Address { url: Secret::new(url), headers: pairs(&raw.headers)?, login })
             }
         };
         Ok(Definition { name: self.name.clone(), way, call_time: self.timeout, start_time: START_TIME })
+    }
+
+    /// How somebody is logged in. A login belongs to the name and the address together: whoever changes one of them gets
+    /// no login that was meant for the other.
+    fn login(
+        &self,
+        raw: &RawLogin,
+        url: &str,
+        fill: impl Fn(&str) -> Result<String, String>,
+        settings: &Settings,
+    ) -> Result<Login, String> {
+        let name = self.name.to_ascii_lowercase();
+        let file = format!("{}.json", Hash::of(format!("{name}\n{url}").as_bytes()));
+        let client = match &raw.client_id {
+            Some(id) => {
+                let secret = raw.client_secret.as_deref().map(&fill).transpose()?;
+                Some(Client { id: fill(id)?, secret: secret.map(Secret::new) })
+            }
+            None => None,
+        };
+        Ok(Login {
+            file: Some(settings.logins.join(file)),
+            who: if raw.grant.as_deref() == Some(GRANTS[1]) { Who::Client } else { Who::Person },
+            client,
+            scopes: raw.scopes.clone(),
+            how: format!("type: brigade tools login {}", self.name),
+        })
     }
 }
 
@@ -175,6 +237,10 @@ pub(super) fn from_foreign(text: &str) -> Result<Table, String> {
         let Value::Table(server) = server else { return Err(format!("`mcpServers.{name}` is no object")) };
         server
             .retain(|key, _| keys::kind(&["mcpServers".to_owned(), name.clone(), key.to_owned()]).is_some());
+        if let Some(Value::Table(login)) = server.get_mut("oauth") {
+            let path = |key: &str| ["mcpServers", name, "oauth", key].map(str::to_owned);
+            login.retain(|key, _| keys::kind(&path(key)).is_some());
+        }
         // They count in milliseconds, we in seconds.
         if let Some(Value::Integer(millis)) = server.get("timeout") {
             let seconds = (*millis).max(1).saturating_add(999) / 1_000;

@@ -16,6 +16,7 @@ pub(crate) fn samples() -> Vec<Event> {
     let delegation = Delegation {
         face: Face::Spawn,
         agent: Some("a".to_owned()),
+        external: Some("server/agent".to_owned()),
         role: Some("r".to_owned()),
         task: text(),
         context: Some(text()),

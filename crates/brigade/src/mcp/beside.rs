@@ -5,8 +5,9 @@ use rmcp::model::{
     GetPromptRequestParams, GetPromptResponse, JsonObject, ReadResourceRequestParams, ReadResourceResponse,
 };
 
+use super::connect::Connection;
 use super::content;
-use super::server::{ASKS_BACK, Server, pages};
+use super::server::{ASKS_BACK, Server, pages, words};
 use crate::tool::ToolContext;
 
 /// The most resources or prompts of a server.
@@ -16,35 +17,18 @@ impl Server {
     /// The resources there are, or one of them.
     pub(super) async fn resource(&self, uri: Option<String>, context: &ToolContext) -> ToolOutput {
         let work = async {
-            let Some(uri) = uri else { return self.resources().await };
-            let peer = self.connection().peer();
-            match peer.read_resource_once(ReadResourceRequestParams::new(uri)).await {
+            let connection = self.connection().await?;
+            let Some(uri) = uri else { return resources(&connection).await };
+            match connection.peer().read_resource_once(ReadResourceRequestParams::new(uri)).await {
                 Ok(ReadResourceResponse::Complete(result)) => {
                     let parts: Vec<String> = result.contents.iter().map(content::resource).collect();
                     Ok(ToolOutput::ok(content::bounded(parts.join("\n"))))
                 }
                 Ok(_) => Err(ASKS_BACK.to_owned()),
-                Err(error) => Err(self.words(error).await),
+                Err(error) => Err(words(&connection, error).await),
             }
         };
         self.within_time(work, context).await
-    }
-
-    async fn resources(&self) -> Result<ToolOutput, String> {
-        let peer = self.connection().peer();
-        let fixed = pages(self.connection(), MOST, |params| async {
-            let page = peer.list_resources(Some(params)).await?;
-            Ok((page.resources, page.next_cursor))
-        });
-        let open = pages(self.connection(), MOST, |params| async {
-            let page = peer.list_resource_templates(Some(params)).await?;
-            Ok((page.resource_templates, page.next_cursor))
-        });
-        let (fixed, open) = (fixed.await?, open.await?);
-        let fixed = fixed.iter().map(|one| content::entry(&one.uri, &one.name, one.description.as_deref()));
-        let open = open.iter();
-        let open = open.map(|one| content::entry(&one.uri_template, &one.name, one.description.as_deref()));
-        Ok(content::list(fixed.chain(open)))
     }
 
     /// The prompts there are, or one of them.
@@ -55,31 +39,49 @@ impl Server {
         context: &ToolContext,
     ) -> ToolOutput {
         let work = async {
-            let Some(name) = name else { return self.prompts().await };
+            let connection = self.connection().await?;
+            let Some(name) = name else { return prompts(&connection).await };
             let params = GetPromptRequestParams::new(name).with_arguments(arguments);
-            match self.connection().peer().get_prompt_once(params).await {
+            match connection.peer().get_prompt_once(params).await {
                 Ok(GetPromptResponse::Complete(result)) => Ok(content::prompt(&result)),
                 Ok(_) => Err(ASKS_BACK.to_owned()),
-                Err(error) => Err(self.words(error).await),
+                Err(error) => Err(words(&connection, error).await),
             }
         };
         self.within_time(work, context).await
     }
+}
 
-    async fn prompts(&self) -> Result<ToolOutput, String> {
-        let peer = self.connection().peer();
-        let prompts = pages(self.connection(), MOST, |params| async {
-            let page = peer.list_prompts(Some(params)).await?;
-            Ok((page.prompts, page.next_cursor))
+async fn resources(connection: &Connection) -> Result<ToolOutput, String> {
+    let peer = connection.peer();
+    let fixed = pages(connection, MOST, |params| async {
+        let page = peer.list_resources(Some(params)).await?;
+        Ok((page.resources, page.next_cursor))
+    });
+    let open = pages(connection, MOST, |params| async {
+        let page = peer.list_resource_templates(Some(params)).await?;
+        Ok((page.resource_templates, page.next_cursor))
+    });
+    let (fixed, open) = (fixed.await?, open.await?);
+    let fixed = fixed.iter().map(|one| content::entry(&one.uri, &one.name, one.description.as_deref()));
+    let open = open.iter();
+    let open = open.map(|one| content::entry(&one.uri_template, &one.name, one.description.as_deref()));
+    Ok(content::list(fixed.chain(open)))
+}
+
+async fn prompts(connection: &Connection) -> Result<ToolOutput, String> {
+    let peer = connection.peer();
+    let prompts = pages(connection, MOST, |params| async {
+        let page = peer.list_prompts(Some(params)).await?;
+        Ok((page.prompts, page.next_cursor))
+    });
+    let prompts = prompts.await?;
+    Ok(content::list(prompts.iter().map(|prompt| {
+        let arguments = prompt.arguments.iter().flatten().map(|argument| match argument.required {
+            Some(true) => argument.name.clone(),
+            Some(false) | None => format!("{}?", argument.name),
         });
-        let prompts = prompts.await?;
-        Ok(content::list(prompts.iter().map(|prompt| {
-            let arguments = prompt.arguments.iter().flatten().map(|argument| match argument.required {
-                Some(true) => argument.name.clone(),
-                Some(false) | None => format!("{}?", argument.name),
-            });
-            let arguments: Vec<String> = arguments.collect();
-            content::entry(&prompt.name, &arguments.join(", "), prompt.description.as_deref())
-        })))
-    }
+        let arguments: Vec<String> = arguments.collect();
+        content::entry(&prompt.name, &arguments.join(", "), prompt.description.as_deref())
+    })))
 }

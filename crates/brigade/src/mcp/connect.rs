@@ -1,42 +1,76 @@
 //! Getting hold of a server.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brigade_sandbox::{End, Finished, Job, ResourceLimits};
-use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion, SubscriptionFilter};
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProtocolVersion,
+    SubscriptionFilter,
+};
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext,
     RunningService,
 };
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::auth::AuthClient;
+use rmcp::transport::streamable_http_client::{StreamableHttpClient, StreamableHttpClientTransportConfig};
 use rmcp::{ClientHandler, Peer, RoleClient, ServiceError};
+use tokio::sync::Notify;
 
 use super::fate::Fate;
 use super::line::{Bounded, LONGEST};
+use super::login::{self, Who};
+use super::patience::Listeners;
+use super::wire::{self, Wire};
 use super::{Address, Program, Way};
 use crate::secret::Secret;
 use crate::task::{AbortOnDrop, spawn};
 
 /// How much of what a server says on standard error is kept.
 const ERRORS: usize = 4096;
-/// How long connecting to a server elsewhere may take.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// A server that answers. Dropping it ends the server's processes.
 pub(super) struct Connection {
     service: RunningService<RoleClient, Client>,
     pub(super) fate: Fate,
     /// Where it is, if it is not a process of ours.
-    address: Option<Secret>,
-    /// Whether the server said that its tools changed.
-    pub(super) changed: Arc<AtomicBool>,
+    address: Option<Address>,
+    /// Who hears how far their calls are.
+    pub(super) listeners: Listeners,
     _tasks: Vec<AbortOnDrop<()>>,
+}
+
+/// Whether a server said that its tools changed.
+#[derive(Default)]
+pub(super) struct News {
+    is_due: AtomicBool,
+    heard: Notify,
+}
+
+impl News {
+    /// Something changed.
+    pub(super) fn come(&self) {
+        self.is_due.store(true, Ordering::SeqCst);
+        self.heard.notify_one();
+    }
+
+    /// Whether there are news, which are taken.
+    pub(super) fn take(&self) -> bool {
+        self.is_due.swap(false, Ordering::SeqCst)
+    }
+
+    /// The news could not be used yet.
+    pub(super) fn put_back(&self) {
+        self.is_due.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits for news, and leaves them.
+    pub(super) async fn heard(&self) {
+        self.heard.notified().await;
+    }
 }
 
 impl Connection {
@@ -45,36 +79,50 @@ impl Connection {
         self.service.peer()
     }
 
+    /// Whether nothing can be asked of it any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.service.is_closed() || self.peer().is_transport_closed() || self.fate.reason().is_some()
+    }
+
     /// Why a message did not come through.
     pub(super) async fn lost(&self, error: &ServiceError) -> String {
+        let unknown = "whether the call did anything is unknown";
         let Some(address) = &self.address else {
-            let why = self.fate.last_words().await;
-            return format!("{why}; its tools cannot be used any more in this run");
+            return format!("{}; {unknown}", self.fate.last_words().await);
         };
         match error {
             ServiceError::TransportSend(cause) => {
-                let cause = cause.to_string().replace(address.expose(), "its address");
+                if let Some(lack) = login::lack(cause.error.as_ref()) {
+                    let lacking = login::lacking(address, lack).await;
+                    if address.login.who == Who::Client {
+                        // The next call logs in anew.
+                        self.fate.seal(lacking.clone());
+                    }
+                    return lacking;
+                }
+                let cause = cause.to_string().replace(address.url.expose(), "its address");
                 format!("the request did not come through: {}", short(&cause))
             }
-            _ => "the connection is closed; its tools cannot be used any more in this run".to_owned(),
+            _ => format!("{}; {unknown}", self.fate.reason().unwrap_or("the connection is closed")),
         }
     }
 
     /// Connects. Failure is in words for a person.
-    pub(super) async fn open(name: &str, way: &Way) -> Result<Connection, String> {
+    pub(super) async fn open(name: &str, way: &Way, news: &Arc<News>) -> Result<Connection, String> {
         match way {
-            Way::Program(program) => start(name, program).await,
-            Way::Http(address) => reach(address).await,
+            Way::Program(program) => start(name, program, news).await,
+            Way::Http(address) => reach(address, news).await,
         }
     }
 
     async fn ready(
         service: RunningService<RoleClient, Client>,
         fate: Fate,
-        address: Option<Secret>,
+        address: Option<Address>,
         mut tasks: Vec<AbortOnDrop<()>>,
     ) -> Connection {
-        let changed = service.service().changed.clone();
+        let Client { news, listeners } = service.service();
+        let (news, listeners) = (news.clone(), listeners.clone());
         let peer = service.peer().clone();
         // What a server says now counts, not what it said for how long its last answer would hold.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
@@ -84,26 +132,31 @@ impl Connection {
                 && tools.is_some_and(|tools| tools.list_changed == Some(true))
         });
         if listens {
-            tasks.push(AbortOnDrop(spawn(listen(peer, changed.clone()))));
+            tasks.push(AbortOnDrop(spawn(listen(peer, news))));
         }
-        Connection { service, fate, address, changed, _tasks: tasks }
+        Connection { service, fate, address, listeners, _tasks: tasks }
     }
 }
 
 /// What we are to a server: somebody who calls tools, and no more.
 pub(super) struct Client {
-    changed: Arc<AtomicBool>,
+    news: Arc<News>,
+    listeners: Listeners,
 }
 
 impl Client {
-    fn new() -> Client {
-        Client { changed: Arc::default() }
+    fn new(news: &Arc<News>) -> Client {
+        Client { news: news.clone(), listeners: Listeners::default() }
     }
 }
 
 impl ClientHandler for Client {
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.changed.store(true, Ordering::SeqCst);
+        self.news.come();
+    }
+
+    async fn on_progress(&self, news: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
+        self.listeners.hear(&news);
     }
 
     fn get_info(&self) -> ClientConfig {
@@ -113,11 +166,11 @@ impl ClientHandler for Client {
 }
 
 /// Hears of changes where the protocol wants to be asked about them.
-async fn listen(peer: Peer<RoleClient>, changed: Arc<AtomicBool>) {
+async fn listen(peer: Peer<RoleClient>, news: Arc<News>) {
     let filter = SubscriptionFilter::builder().tools_list_changed().build();
     let Ok(mut subscription) = peer.listen(filter).await else { return };
     while let Ok(Some(_)) = subscription.next().await {
-        changed.store(true, Ordering::SeqCst);
+        news.come();
     }
 }
 
@@ -129,7 +182,7 @@ fn newest_first() -> ClientLifecycleMode {
     }
 }
 
-async fn start(name: &str, program: &Program) -> Result<Connection, String> {
+async fn start(name: &str, program: &Program, news: &Arc<News>) -> Result<Connection, String> {
     let words = std::iter::once(&program.command).chain(&program.arguments);
     let words: Vec<String> = words.map(|word| quoted(word)).collect();
     let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
@@ -156,7 +209,7 @@ async fn start(name: &str, program: &Program) -> Result<Connection, String> {
     }));
     let (reader, writer) = stream.into_split();
     let transport = AsyncRwTransport::new_client(Bounded::new(reader, fate.clone()), writer);
-    match Client::new().serve_with_lifecycle(transport, newest_first()).await {
+    match Client::new(news).serve_with_lifecycle(transport, newest_first()).await {
         Ok(service) => Ok(Connection::ready(service, fate, None, vec![process]).await),
         Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
             Err(format!("it did not start: {}", fate.last_words().await))
@@ -165,58 +218,66 @@ async fn start(name: &str, program: &Program) -> Result<Connection, String> {
     }
 }
 
-async fn reach(address: &Address) -> Result<Connection, String> {
-    let url = address.url.expose();
-    let mut headers = HashMap::new();
-    for (name, value) in &address.headers {
-        let wrong = || format!("the header '{}' is none that can be sent", short(name));
-        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
-        value.set_sensitive(true);
-        headers.insert(header, value);
-    }
-    // Building a client reads the certificates of the system.
-    let client = tokio::task::spawn_blocking(client).await.map_err(|error| error.to_string())??;
-    let attempt = |lifecycle| {
-        let config = StreamableHttpClientTransportConfig::with_uri(url)
-            .custom_headers(headers.clone())
-            .max_sse_event_size(LONGEST);
-        let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
-        Client::new().serve_with_lifecycle(transport, lifecycle)
-    };
-    let mut outcome = attempt(newest_first()).await;
-    if outcome.as_ref().is_err_and(|error| !error.is_authorization_required()) {
-        // Older servers refuse whatever is not the first message that they know.
-        outcome = attempt(ClientLifecycleMode::Initialize).await;
-    }
-    match outcome {
-        Ok(service) => {
-            Ok(Connection::ready(service, Fate::default(), Some(address.url.clone()), Vec::new()).await)
-        }
-        Err(error) if error.is_authorization_required() => {
-            Err("it asks for authorisation (OAuth), which is \
-             not supported yet; if it takes a token, give it in `headers`"
-                .to_owned())
-        }
-        Err(error) => {
-            Err(format!("it cannot be reached: {}", short(&error.to_string().replace(url, "its address"))))
-        }
+async fn reach(address: &Address, news: &Arc<News>) -> Result<Connection, String> {
+    let fate = Fate::default();
+    let wire = Wire::new(fate.clone()).await?;
+    match login::manager(address).await? {
+        Some(manager) => greet(AuthClient::new(wire, manager), address, fate, news).await,
+        None => greet(wire, address, fate, news).await,
     }
 }
 
-/// A client without proxies and cookies. It follows a redirect only to the same host, and only one that keeps the
-/// message.
-fn client() -> Result<reqwest::Client, String> {
-    let policy = reqwest::redirect::Policy::custom(|attempt| {
-        let from = attempt.previous().last().map(|url| url.origin());
-        let keeps_message = matches!(attempt.status().as_u16(), 307 | 308);
-        match keeps_message && from == Some(attempt.url().origin()) && attempt.previous().len() <= 5 {
-            true => attempt.follow(),
-            false => attempt.stop(),
+async fn greet<C>(client: C, address: &Address, fate: Fate, news: &Arc<News>) -> Result<Connection, String>
+where
+    C: StreamableHttpClient + Sync,
+{
+    match greeted(client, address, news).await? {
+        Ok(service) => Ok(Connection::ready(service, fate, Some(address.clone()), Vec::new()).await),
+        Err(error) if error.is_authorization_required() => Err(login::required(address)),
+        Err(error) => Err(unreachable(address, &error.to_string())),
+    }
+}
+
+fn unreachable(address: &Address, why: &str) -> String {
+    format!("it cannot be reached: {}", short(&why.replace(address.url.expose(), "its address")))
+}
+
+type Greeted = Result<RunningService<RoleClient, Client>, ClientInitializeError>;
+
+async fn greeted<C>(client: C, address: &Address, news: &Arc<News>) -> Result<Greeted, String>
+where
+    C: StreamableHttpClient + Sync,
+{
+    let headers = wire::headers(&address.headers)?;
+    let attempt = |lifecycle| {
+        let config = StreamableHttpClientTransportConfig::with_uri(address.url.expose())
+            .custom_headers(headers.clone())
+            .max_sse_event_size(LONGEST);
+        let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
+        Client::new(news).serve_with_lifecycle(transport, lifecycle)
+    };
+    match attempt(newest_first()).await {
+        // Older servers refuse whatever is not the first message that they know.
+        Err(error) if !error.is_authorization_required() => {
+            Ok(attempt(ClientLifecycleMode::Initialize).await)
         }
-    });
-    let builder = reqwest::Client::builder().no_proxy().referer(false).redirect(policy);
-    builder.connect_timeout(CONNECT_TIME).build().map_err(|error| error.to_string())
+        outcome => Ok(outcome),
+    }
+}
+
+/// What a server says to somebody whom it does not know, where it wants to know them: its challenge, which may be empty.
+pub(super) async fn challenge(address: &Address) -> Result<Option<String>, String> {
+    let wire = Wire::new(Fate::default()).await?;
+    match greeted(wire, address, &Arc::default()).await? {
+        Ok(service) => match service.peer().list_tools(None).await {
+            Err(ServiceError::TransportSend(cause)) => Ok(login::challenge(cause.error.as_ref())),
+            _ => Ok(None),
+        },
+        Err(error) if error.is_authorization_required() => {
+            Ok(Some(error.auth_challenge().unwrap_or_default().to_owned()))
+        }
+        Err(error) => Err(unreachable(address, &error.to_string())),
+    }
 }
 
 /// How a process ended, and the last that it said about it.

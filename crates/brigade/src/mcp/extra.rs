@@ -78,7 +78,7 @@ impl AnyTool for Extra {
     }
 
     fn network(&self) -> bool {
-        self.server.is_elsewhere
+        self.server.is_elsewhere()
     }
 
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {

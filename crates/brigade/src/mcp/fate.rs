@@ -1,5 +1,6 @@
 //! Why a connection ended.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ pub(super) struct Fate {
 #[derive(Default)]
 struct Shared {
     reason: OnceLock<String>,
+    is_misdeed: AtomicBool,
     sealed: Notify,
 }
 
@@ -27,6 +29,19 @@ impl Fate {
         if self.shared.reason.set(reason).is_ok() {
             self.shared.sealed.notify_waiters();
         }
+    }
+
+    /// Says that it is to end because of what the server did: nothing of it can be believed any more.
+    pub(super) fn condemn(&self, reason: String) {
+        if self.reason().is_none() {
+            self.shared.is_misdeed.store(true, Ordering::SeqCst);
+        }
+        self.seal(reason);
+    }
+
+    /// Whether the server did something for which it was ended.
+    pub(super) fn is_misdeed(&self) -> bool {
+        self.shared.is_misdeed.load(Ordering::SeqCst)
     }
 
     /// The reason, where there is one.

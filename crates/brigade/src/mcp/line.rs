@@ -70,7 +70,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
         std::task::ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
         let read = buffer.filled().get(before..).unwrap_or_default();
         if let Err(reason) = self.count(read) {
-            self.fate.seal(reason.clone());
+            self.fate.condemn(reason.clone());
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, reason)));
         }
         Poll::Ready(Ok(()))

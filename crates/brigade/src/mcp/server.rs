@@ -1,23 +1,24 @@
 //! A server that is connected, and what it said about its tools when it was.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use brigade_core::{Hash, ToolOutput};
+use brigade_core::ToolOutput;
 use rmcp::ServiceError;
-use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorCode, JsonObject, PaginatedRequestParams,
-    ServerCapabilities, Tool,
-};
+use rmcp::model::{ErrorCode, JsonObject, PaginatedRequestParams, ServerCapabilities, Tool};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use super::connect::{Connection, short};
+use super::book::{Book, Standing};
+use super::connect::{Connection, News, short};
 use super::extra::Extra;
+use super::patience::{Listener, Patience};
+use super::request::{self, Failure};
 use super::tool::ServerTool;
 use super::{Definition, Way, content, name};
-use crate::tool::{AnyTool, ToolContext};
+use crate::task::{AbortOnDrop, spawn};
+use crate::tool::{AnyTool, Change, ToolContext};
 
 /// The most tools of a server.
 const MOST_TOOLS: usize = 256;
@@ -28,46 +29,54 @@ const MOST_BYTES: usize = 32 << 10;
 
 pub(super) const ASKS_BACK: &str = "it wants to ask back, which is not supported";
 
+/// How often a server that ended soon after its start is started again.
+const MOST_RESTARTS: u32 = 5;
+/// How long is waited before it is started again; twice as long each time.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A server that ran this long ended for another reason than its start.
+const STEADY: Duration = Duration::from_secs(60);
+/// How long what changed is asked about after a call, while its answer waits.
+const NEWS_TIME: Duration = Duration::from_secs(2);
+
 /// The tools that are offered, and what is left out.
 pub(super) type Offer = (Vec<Arc<dyn AnyTool>>, Vec<String>);
 
-/// A server that is connected.
+/// A server that is used.
 pub(super) struct Server {
-    name: String,
-    connection: Connection,
-    call_time: Duration,
-    /// Whether calls leave this machine.
-    pub(super) is_elsewhere: bool,
-    /// What it said about each tool when it was connected.
-    frozen: BTreeMap<String, Hash>,
-    /// What it says now, once it said that something changed.
-    now: Mutex<Option<BTreeMap<String, Hash>>>,
+    /// What it is called in the names of its tools.
+    plain: String,
+    definition: Definition,
+    capabilities: ServerCapabilities,
+    link: Mutex<Link>,
+    book: StdMutex<Book>,
+    news: Arc<News>,
+    _heed: AbortOnDrop<()>,
+}
+
+/// The connection that is used now.
+struct Link {
+    connection: Arc<Connection>,
+    since: Instant,
+    /// How often it was started again without running long.
+    restarts: u32,
 }
 
 impl Server {
     /// Connects, and takes down what there is.
-    pub(super) async fn start(name: String, definition: Definition) -> Result<Offer, String> {
-        let limit = definition.start_time;
-        let started = tokio::time::timeout(limit, async {
-            let connection = Connection::open(&name, &definition.way).await?;
-            let tools =
-                list(&connection).await.map_err(|why| format!("its tools cannot be listed: {why}"))?;
-            Ok((connection, tools))
+    pub(super) async fn start(plain: String, definition: Definition) -> Result<Offer, String> {
+        let news = Arc::new(News::default());
+        let (connection, tools) = connected(&plain, &definition, &news).await?;
+        let info = connection.peer().peer_info();
+        let server = Arc::new_cyclic(|server: &Weak<Server>| Server {
+            _heed: AbortOnDrop(spawn(heed(server.clone(), news.clone()))),
+            capabilities: info.map(|info| info.capabilities.clone()).unwrap_or_default(),
+            link: Mutex::new(Link { connection: Arc::new(connection), since: Instant::now(), restarts: 0 }),
+            book: StdMutex::new(Book::new(&tools)),
+            news,
+            plain,
+            definition,
         });
-        let (connection, tools) = match started.await {
-            Ok(Ok(started)) => started,
-            Ok(Err(why)) => return Err(why),
-            Err(_) => return Err(format!("it was not ready within {}", seconds(limit))),
-        };
-        let server = Arc::new(Server {
-            name: definition.name,
-            is_elsewhere: matches!(definition.way, Way::Http(_)),
-            connection,
-            call_time: definition.call_time,
-            frozen: hashes(&tools),
-            now: Mutex::default(),
-        });
-        Ok(server.offer(&name, tools))
+        Ok(server.offer(&server.plain, tools))
     }
 
     /// Makes tools of ours from those that can be used.
@@ -102,28 +111,80 @@ impl Server {
         (offered, problems)
     }
 
-    pub(super) fn connection(&self) -> &Connection {
-        &self.connection
+    /// Whether calls leave this machine.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        matches!(self.definition.way, Way::Http(_))
     }
 
     /// What the server says that it has.
-    pub(super) fn capabilities(&self) -> ServerCapabilities {
-        self.connection.peer().peer_info().map(|info| info.capabilities.clone()).unwrap_or_default()
+    pub(super) fn capabilities(&self) -> &ServerCapabilities {
+        &self.capabilities
+    }
+
+    /// A connection that can be used. A server that ended is started again, unless it was ended for what it did.
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>, String> {
+        let mut link = self.link.lock().await;
+        if !link.connection.is_over() {
+            return Ok(link.connection.clone());
+        }
+        let fate = &link.connection.fate;
+        let why = fate.reason().unwrap_or("it closed the connection").to_owned();
+        if fate.is_misdeed() {
+            return Err(format!("{why}; its tools cannot be used any more in this run"));
+        }
+        if link.since.elapsed() >= STEADY {
+            link.restarts = 0;
+        }
+        if link.restarts >= MOST_RESTARTS {
+            return Err(format!(
+                "{why}; it was started again {MOST_RESTARTS} times, so its tools cannot be used any more in this run"
+            ));
+        }
+        tokio::time::sleep(PAUSE * (1 << link.restarts)).await;
+        link.restarts += 1;
+        let (connection, tools) = connected(&self.plain, &self.definition, &self.news)
+            .await
+            .map_err(|again| format!("{why}; it cannot be started again: {again}"))?;
+        self.book().hear(&tools);
+        link.connection = Arc::new(connection);
+        link.since = Instant::now();
+        Ok(link.connection.clone())
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls a tool. The server is told where nobody waits for the answer any more.
-    pub(super) async fn call(&self, tool: &str, arguments: JsonObject, context: &ToolContext) -> ToolOutput {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+    pub(super) async fn call(
+        &self,
+        ours: &str,
+        theirs: &str,
+        arguments: JsonObject,
+        context: &ToolContext,
+    ) -> ToolOutput {
+        let patience = Arc::new(Patience::new(self.definition.call_time));
+        let listener = Arc::new(Listener {
+            tool: ours.to_owned(),
+            patience: patience.clone(),
+            teller: context.teller.clone(),
+            told: StdMutex::default(),
+        });
         let work = async {
-            self.still_as_approved(tool).await?;
-            let answer = self.connection.peer().call_tool_once(params).await;
-            match answer {
-                Ok(CallToolResponse::Complete(result)) => Ok(content::output(&result)),
-                Ok(_) => Err(ASKS_BACK.to_owned()),
-                Err(error) => Err(self.words(error).await),
-            }
+            let connection = self.connection().await?;
+            self.ask_what_changed(&connection).await?;
+            self.still_as_approved(theirs)?;
+            let answer = request::call_tool(&connection, theirs, arguments, &context.hop, &listener).await;
+            let output = match answer {
+                Ok(result) => content::output(&result),
+                Err(Failure::Service(error)) => return Err(words(&connection, error).await),
+                Err(Failure::Words(why)) => return Err(why.to_owned()),
+            };
+            // What the call changed is known before the next one is judged.
+            let _ = tokio::time::timeout(NEWS_TIME, self.ask_what_changed(&connection)).await;
+            Ok(output)
         };
-        self.within_time(work, context).await
+        self.within(&patience, work, context).await
     }
 
     /// Waits for an answer, but not for ever.
@@ -132,51 +193,99 @@ impl Server {
         work: impl Future<Output = Result<ToolOutput, String>>,
         context: &ToolContext,
     ) -> ToolOutput {
-        let failed = |why: &str| ToolOutput::error(format!("MCP server '{}': {why}", self.name));
+        self.within(&Patience::new(self.definition.call_time), work, context).await
+    }
+
+    async fn within(
+        &self,
+        patience: &Patience,
+        work: impl Future<Output = Result<ToolOutput, String>>,
+        context: &ToolContext,
+    ) -> ToolOutput {
+        let failed = |why: &str| ToolOutput::error(format!("MCP server '{}': {why}", self.definition.name));
         tokio::select! {
             biased;
-            answer = tokio::time::timeout(self.call_time, work) => match answer {
-                Ok(Ok(output)) => output,
-                Ok(Err(why)) => failed(&why),
-                Err(_) => failed(&format!(
-                    "no answer within {}; the call was cancelled, and whether it did anything is unknown",
-                    seconds(self.call_time)
-                )),
-            },
+            answer = work => answer.unwrap_or_else(|why| failed(&why)),
+            limit = patience.over() => failed(&format!(
+                "no answer within {}; the call was cancelled, and whether it did anything is unknown",
+                seconds(limit)
+            )),
             () = context.asked_to_stop() => failed("the call was cancelled"),
         }
     }
 
-    /// Refuses a tool that is no longer what agents were told and people approved.
-    async fn still_as_approved(&self, tool: &str) -> Result<(), String> {
-        let mut now = self.now.lock().await;
-        if self.connection.changed.swap(false, Ordering::SeqCst) {
-            match list(&self.connection).await {
-                Ok(tools) => *now = Some(hashes(&tools)),
+    /// How a tool differs from what was approved, as far as the server has said so.
+    pub(super) fn change(&self, tool: &str) -> Option<Change> {
+        match self.book().standing(tool) {
+            Standing::Changed(change) => Some(change),
+            Standing::AsApproved | Standing::Gone => None,
+        }
+    }
+
+    /// A person wants a tool as it is now.
+    pub(super) fn accept(&self, tool: &str, change: &Change) {
+        self.book().accept(tool, change);
+    }
+
+    /// Lists the tools again if the server said that they changed.
+    async fn ask_what_changed(&self, connection: &Connection) -> Result<(), String> {
+        // Whoever asks at the same time waits for what is being listed.
+        let _link = self.link.lock().await;
+        if self.news.take() {
+            match list(connection).await {
+                Ok(tools) => self.book().hear(&tools),
                 Err(why) => {
-                    self.connection.changed.store(true, Ordering::SeqCst);
+                    self.news.put_back();
                     return Err(format!("its tools have changed and cannot be listed again: {why}"));
                 }
             }
         }
-        let Some(now) = now.as_ref() else { return Ok(()) };
-        match now.get(tool) {
-            Some(hash) if self.frozen.get(tool) == Some(hash) => Ok(()),
-            Some(_) => Err(format!(
-                "the definition of its tool '{tool}' has changed since it was approved, so the call is refused; \
-                 a new run reads and shows the new one"
-            )),
-            None => Err(format!("it has no tool '{tool}' any more")),
-        }
+        Ok(())
     }
 
-    pub(super) async fn words(&self, error: ServiceError) -> String {
-        words(&self.connection, error).await
+    /// Refuses a tool that is no longer what agents were told and people approved: it changed since the call was
+    /// judged.
+    fn still_as_approved(&self, tool: &str) -> Result<(), String> {
+        match self.book().standing(tool) {
+            Standing::AsApproved => Ok(()),
+            Standing::Changed(_) => Err(format!(
+                "the definition of its tool '{tool}' has changed since it was approved, so it was not called; call it \
+                 again, and the person is asked"
+            )),
+            Standing::Gone => Err(format!("it has no tool '{tool}' any more")),
+        }
     }
 }
 
+/// Hears of changes while no call is under way.
+async fn heed(server: Weak<Server>, news: Arc<News>) {
+    loop {
+        news.heard().await;
+        let Some(server) = server.upgrade() else { return };
+        let connection = server.link.lock().await.connection.clone();
+        if !connection.is_over() {
+            let _ = tokio::time::timeout(NEWS_TIME, server.ask_what_changed(&connection)).await;
+        }
+    }
+}
+
+/// Connects, and asks for the tools.
+async fn connected(
+    plain: &str,
+    definition: &Definition,
+    news: &Arc<News>,
+) -> Result<(Connection, Vec<Tool>), String> {
+    let limit = definition.start_time;
+    let started = tokio::time::timeout(limit, async {
+        let connection = Connection::open(plain, &definition.way, news).await?;
+        let tools = list(&connection).await.map_err(|why| format!("its tools cannot be listed: {why}"))?;
+        Ok((connection, tools))
+    });
+    started.await.unwrap_or_else(|_| Err(format!("it was not ready within {}", seconds(limit))))
+}
+
 /// What failed, in words.
-async fn words(connection: &Connection, error: ServiceError) -> String {
+pub(super) async fn words(connection: &Connection, error: ServiceError) -> String {
     match error {
         ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND => {
             format!("it does not know what was asked of it: {}", short(&error.message))
@@ -228,24 +337,6 @@ where
         }
     }
     Err(format!("the list has more than {MOST_PAGES} pages"))
-}
-
-/// What tells definitions apart. Of tools that share a name no one can say which is meant, so that counts as well.
-fn hashes(tools: &[Tool]) -> BTreeMap<String, Hash> {
-    let mut hashes: BTreeMap<String, Hash> = BTreeMap::new();
-    for tool in tools {
-        let start = hashes.get(tool.name.as_ref()).copied().unwrap_or(Hash::of(b"a tool"));
-        let parts = [
-            serde_json::to_vec(&tool.title),
-            serde_json::to_vec(&tool.description),
-            serde_json::to_vec(&tool.input_schema),
-            serde_json::to_vec(&tool.annotations),
-        ];
-        let parts: Vec<Vec<u8>> = parts.into_iter().map(Result::unwrap_or_default).collect();
-        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-        hashes.insert(tool.name.to_string(), start.chain("definition", &parts));
-    }
-    hashes
 }
 
 /// Whether models can be told about a tool.

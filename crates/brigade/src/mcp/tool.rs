@@ -11,7 +11,7 @@ use rmcp::model::Tool;
 use serde_json::Value;
 
 use super::server::Server;
-use crate::tool::{AnyTool, EditPlan, Files, ToolContext};
+use crate::tool::{AnyTool, Change, EditPlan, Files, ToolContext};
 
 /// A tool of a server.
 pub(super) struct ServerTool {
@@ -51,7 +51,15 @@ impl AnyTool for ServerTool {
     }
 
     fn network(&self) -> bool {
-        self.server.is_elsewhere
+        self.server.is_elsewhere()
+    }
+
+    fn change(&self) -> Option<Change> {
+        self.server.change(&self.theirs)
+    }
+
+    fn accept(&self, change: &Change) {
+        self.server.accept(&self.theirs, change);
     }
 
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
@@ -69,7 +77,7 @@ impl AnyTool for ServerTool {
             Value::Object(object) => object,
             _ => serde_json::Map::new(),
         };
-        Box::pin(self.server.call(&self.theirs, arguments, context))
+        Box::pin(self.server.call(&self.spec.name, &self.theirs, arguments, context))
     }
 
     fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {

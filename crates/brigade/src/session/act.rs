@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use super::ask::{Judgement, Leave, denial};
 use super::{Driver, Fatal, Inbox};
-use crate::tool::{AnyTool, EditPlan, Files, ToolContext};
+use crate::live::Live;
+use crate::tool::{AnyTool, EditPlan, Files, Teller, ToolContext};
 
 /// How long a tool may take to end after it was told to stop.
 const STOP_TIME: Duration = Duration::from_secs(1);
@@ -160,8 +161,14 @@ impl Driver {
         let mut judgement = Judgement::unspoken();
         let root = self.kit.files.workspace().root();
         tool.check(arguments, &mut |action| judgement = self.judge(&beneath(*action, root)))?;
-        let leave = self.allow(call, name, || arguments.clone(), judgement)?;
-        Ok((leave == Leave::Given).then_some(tool))
+        let change = tool.change();
+        if self.allow(call, name, || arguments.clone(), judgement.given(change.clone()))? == Leave::Asked {
+            return Ok(None);
+        }
+        if let Some(change) = change {
+            tool.accept(&change);
+        }
+        Ok(Some(tool))
     }
 
     fn no_such_tool(&self, name: &str) -> ToolOutput {
@@ -275,6 +282,7 @@ impl Driver {
                     shell: self.tree.settings().shell.clone(),
                     stop: self.stop.subscribe(),
                     hop: self.hop(),
+                    teller: self.teller(),
                 };
                 let run = async move { tool.run(arguments, &context).await };
                 (call, futures::future::Either::Left(run))
@@ -317,6 +325,12 @@ impl Driver {
             };
             let _ = sender.send(Inbox::ToolDone(Box::new((call, output))));
         });
+    }
+
+    /// Tells watchers how far a call of this session is.
+    fn teller(&self) -> Teller {
+        let (tree, session) = (self.tree.clone(), self.state.session().clone());
+        Teller::new(move |why| tree.watchers.send(Live::Waiting { session: session.clone(), why }))
     }
 
     /// Starts a task that ends with this driver.

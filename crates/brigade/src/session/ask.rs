@@ -8,17 +8,20 @@ use brigade_core::event::Answer;
 use brigade_core::permission::{Action, Mode, Rule, Verdict};
 use brigade_core::state::CallProgress;
 use brigade_core::{CallId, Event, ToolOutput};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Driver, Fatal};
 use crate::clock;
 use crate::settings::Asks;
+use crate::tool::Change;
 
 /// Who answers a question that was open when the rules changed.
 const RULES: &str = "the rules";
 /// Who answers a question when there is nobody any more to ask.
 const NOBODY: &str = "nobody is there to ask";
+/// Why a call of a tool is asked about that is not what it was.
+const CHANGED: &str = "its definition has changed since it was approved";
 /// Who answers a question that waited too long.
 const CLOCK: &str = "the time limit";
 
@@ -27,13 +30,28 @@ pub(super) struct Judgement {
     verdict: Verdict,
     /// The rule by which a person could permit it for good.
     always: Option<Rule>,
+    /// How the tool differs from what was approved.
+    change: Option<Change>,
 }
 
 impl Judgement {
     /// A call that its tool said nothing about.
     pub(super) fn unspoken() -> Judgement {
         let reason = "the tool did not say what it would do".to_owned();
-        Judgement { verdict: Verdict::Deny { reason }, always: None }
+        Judgement { verdict: Verdict::Deny { reason }, always: None, change: None }
+    }
+
+    /// The same, of a tool that may differ from what was approved. Rules were written for what it was, so a person has
+    /// to see what it is, and no rule permits it for good.
+    pub(super) fn given(self, change: Option<Change>) -> Judgement {
+        if change.is_none() || matches!(self.verdict, Verdict::Deny { .. }) {
+            return self;
+        }
+        let rule = match self.verdict {
+            Verdict::Ask { rule } => rule,
+            Verdict::Allow | Verdict::Deny { .. } => None,
+        };
+        Judgement { verdict: Verdict::Ask { rule }, always: None, change }
     }
 }
 
@@ -55,7 +73,7 @@ impl Driver {
             Verdict::Ask { .. } => permissions.exact_rule(action),
             Verdict::Allow | Verdict::Deny { .. } => None,
         };
-        Judgement { verdict, always }
+        Judgement { verdict, always, change: None }
     }
 
     /// Lets a call go on, refuses it, or asks a person about it.
@@ -68,8 +86,12 @@ impl Driver {
     ) -> Result<Leave, ToolOutput> {
         let Some(state) = self.state.call(call) else { return Err(refusal(tool, judgement.verdict)) };
         let (is_permitted, was_asked) = (state.is_permitted, state.progress == CallProgress::Asked);
-        match judgement.verdict {
-            Verdict::Ask { .. } if is_permitted => Ok(Leave::Given),
+        let Judgement { verdict, always, change } = judgement;
+        match verdict {
+            Verdict::Ask { .. } if is_permitted => match change {
+                Some(change) if self.shown.get(&call) != Some(&change.id) => Err(changed_meanwhile(tool)),
+                _ => Ok(Leave::Given),
+            },
             Verdict::Allow => {
                 if was_asked {
                     self.record(Event::Answered { call, answer: Answer::Once, by: RULES.to_owned() });
@@ -77,8 +99,14 @@ impl Driver {
                 Ok(Leave::Given)
             }
             Verdict::Ask { rule } if self.tree.settings().asks == Asks::Person => {
-                let what = format!("{tool} {}", arguments());
-                if self.put_question(call, what, why(rule.as_ref()), judgement.always) {
+                let (what, why) = match &change {
+                    Some(change) => {
+                        self.shown.insert(call, change.id);
+                        (json!({ "changed": change.what, "call": arguments() }), CHANGED.to_owned())
+                    }
+                    None => (arguments(), why(rule.as_ref())),
+                };
+                if self.put_question(call, format!("{tool} {what}"), why, always) {
                     return Ok(Leave::Asked);
                 }
                 // It had begun under rules that did not ask, and nobody can be asked about that any more.
@@ -89,7 +117,10 @@ impl Driver {
                     let answer = Answer::Deny { word: None };
                     self.record(Event::Answered { call, answer, by: NOBODY.to_owned() });
                 }
-                Err(refusal(tool, verdict))
+                match change {
+                    Some(_) => Err(changed_unseen(tool)),
+                    None => Err(refusal(tool, verdict)),
+                }
             }
         }
     }
@@ -153,6 +184,21 @@ impl Driver {
         }
         Ok(is_any)
     }
+}
+
+/// What the model reads when a tool changed after a person was asked about it.
+fn changed_meanwhile(tool: &str) -> ToolOutput {
+    ToolOutput::error(format!(
+        "'{tool}' was not called: {CHANGED}, while the question about it was open. Call it again, and the person is \
+         shown what changed"
+    ))
+}
+
+/// What the model reads when a tool changed and nobody can be shown how.
+fn changed_unseen(tool: &str) -> ToolOutput {
+    ToolOutput::error(format!(
+        "'{tool}' is not allowed: {CHANGED}, and nobody can be asked here. A new run reads and shows the new one"
+    ))
 }
 
 /// What is answered when nobody does.

@@ -31,11 +31,18 @@ pub(crate) fn serve() {
         }
         "silent" => std::thread::sleep(Duration::from_secs(1000)),
         "chatters" => server.raw(b"Welcome to the server!\n\n{\"jsonrpc\":\n"),
+        "renames" if std::env::var(NOTES).is_ok_and(|file| std::fs::exists(file).unwrap()) => {
+            server.version = 2
+        }
         _ => {}
     }
     for line in std::io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
         server.hear(&message);
+    }
+    note("left");
+    if manners() == "stays" {
+        std::thread::sleep(Duration::from_secs(1000));
     }
 }
 
@@ -127,6 +134,7 @@ impl Fixture {
                     "change",
                     "pids",
                     "progress",
+                    "meta",
                 ]
                 .map(tool)
                 .into();
@@ -146,6 +154,7 @@ impl Fixture {
         let text = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
         match params["name"].as_str().unwrap() {
             "echo" => self.answer(id, text(params["arguments"]["text"].as_str().unwrap_or("nothing"))),
+            "meta" => self.answer(id, text(&params["_meta"].to_string())),
             "Env" => {
                 let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
                 self.answer(id, text(&names.join(" ")));
@@ -160,6 +169,7 @@ impl Fixture {
             ),
             "hang" => note(&format!("hang {}", std::process::id())),
             "die" => {
+                note("died");
                 std::io::stderr().write_all(b"out of cheese\n").unwrap();
                 std::process::exit(3);
             }
@@ -191,8 +201,11 @@ impl Fixture {
             "progress" => {
                 let token = &params["_meta"]["progressToken"];
                 for step in 0..3 {
-                    self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/progress",
-                        "params": { "progressToken": token, "progress": step } }));
+                    self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params":
+                        { "progressToken": token, "progress": step, "total": 3, "message": "\u{1b}[2Jreading" } }));
+                    std::thread::sleep(Duration::from_millis(
+                        params["arguments"]["millis"].as_u64().unwrap_or_default(),
+                    ));
                 }
                 self.answer(id, text("done"));
             }

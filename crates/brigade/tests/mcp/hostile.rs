@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brigade::mcp::Servers;
 
-use super::world::{World, gone, names, until};
+use super::world::{World, gone, names, tool, until};
 
 /// A misdeed that ends the server, what is said about it, and that another server goes on.
 async fn is_ended(tool: &str, words: &str) {
@@ -37,8 +37,50 @@ async fn a_flood_ends_the_server() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_in_a_call_says_how() {
-    is_ended("die", "it ended with exit code 3: out of cheese").await;
+async fn a_server_that_dies_in_a_call_says_how_and_is_started_again() {
+    let world = World::new();
+    let servers = Servers::start(vec![world.server("s", ""), world.server("other", "")]).await;
+    let pids = world.pids(&servers).await;
+    let text = world.error(&servers, "mcp__s__die").await;
+    assert!(text.contains("it ended with exit code 3: out of cheese"), "{text}");
+    assert!(text.contains("whether the call did anything is unknown"), "{text}");
+    gone(&pids).await;
+    assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
+    assert_ne!(world.pids(&servers).await, pids);
+    assert_eq!(world.ok(&servers, "mcp__other__echo").await, "hi");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_again_and_again_is_left_alone() {
+    let world = World::new();
+    let mut dying = world.server("s", "");
+    dying.call_time = Duration::from_secs(20);
+    let servers = Servers::start(vec![dying]).await;
+    let mut last = String::new();
+    for _ in 0..7 {
+        last = world.error(&servers, "mcp__s__die").await;
+    }
+    assert!(last.contains("it was started again 5 times"), "{last}");
+    assert_eq!(world.notes().matches("died").count(), 6, "{}", world.notes());
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_with_other_tools_is_not_believed() {
+    let world = World::new();
+    let servers = world.start("renames").await;
+    assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
+    world.error(&servers, "mcp__s__die").await;
+    let text = world.error(&servers, "mcp__s__echo").await;
+    assert!(text.contains("has changed since it was approved, so it was not called"), "{text}");
+    let echo = tool(&servers, "mcp__s__echo");
+    let change = echo.change().unwrap();
+    assert!(
+        change.what.contains("-description: echo, version 1\n+description: echo, version 2"),
+        "{}",
+        change.what
+    );
+    echo.accept(&change);
+    assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brigade::Secret;
+use brigade::mcp::login::Login;
 use brigade::mcp::{Address, Definition, Servers, Way};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -97,7 +98,7 @@ fn definition(url: &str) -> Definition {
     let headers = vec![("Authorization".to_owned(), Secret::new("Bearer sesame-7"))];
     Definition {
         name: "s".to_owned(),
-        way: Way::Http(Address { url: Secret::new(url), headers }),
+        way: Way::Http(Address { url: Secret::new(url), headers, login: Login::default() }),
         call_time: Duration::from_secs(5),
         start_time: Duration::from_secs(20),
     }
@@ -131,7 +132,7 @@ async fn a_server_that_asks_for_authorisation_is_told_of() {
     let challenge = "401 Unauthorized\r\nWWW-Authenticate: Bearer resource_metadata=\"https://x.example/\"";
     let server = Server::start(|_| (challenge.to_owned(), String::new())).await;
     let what = problem(&server.address).await;
-    assert!(what.contains("OAuth") && what.contains("not supported yet"), "{what}");
+    assert!(what.contains("it asks for authorisation (OAuth)") && what.contains("`headers`"), "{what}");
 }
 
 #[tokio::test]
@@ -143,6 +144,25 @@ async fn a_redirect_to_another_host_is_not_followed() {
     assert!(what.contains("it cannot be reached"), "{what}");
     assert_eq!(other.heard(), Vec::<String>::new());
     assert!(!server.heard().is_empty());
+}
+
+#[tokio::test]
+async fn a_reply_of_ten_megabytes_is_not_read_to_its_end() {
+    for (kind, before) in [("application/json", ""), ("text/event-stream", "data: ")] {
+        let server = Server::start(move |message| match message["params"]["arguments"]["text"].as_str() {
+            Some("hi") => {
+                let head = format!("200 OK\r\nContent-Type: {kind}\r\nMcp-Session-Id: one");
+                (head, format!("{before}{}", "x".repeat(10 << 20)))
+            }
+            _ => old(message),
+        })
+        .await;
+        let world = World::new();
+        let servers = Servers::start(vec![definition(&server.address)]).await;
+        assert_eq!(servers.problems(), []);
+        let text = world.error(&servers, "mcp__s__echo").await;
+        assert!(text.contains("more than 4 MB"), "{kind}: {text}");
+    }
 }
 
 #[tokio::test]

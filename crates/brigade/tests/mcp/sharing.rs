@@ -2,8 +2,11 @@
 
 use brigade::mcp::Servers;
 use brigade::model::script::Script;
-use brigade::{Models, Runtime, Settings, Task, Toolbox, Workspace};
+use brigade::{Asks, Live, Models, Runtime, Settings, Task, Toolbox, Workspace};
+use brigade_core::Event;
+use brigade_core::event::Answer;
 use brigade_core::permission::Mode;
+use brigade_core::view::{Question, Tree};
 
 use super::world::World;
 
@@ -72,4 +75,65 @@ async fn all_sessions_share_one_server() {
     let child = told(&world, &servers, &script, allow).await;
     let here = world.pids(&servers).await;
     assert!(child.contains(&here[0].to_string()), "{child} {here:?}");
+}
+
+/// A script that changes what the server says, and then calls a tool of it.
+const CHANGE: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__s__change'\narguments = {}\n\
+                      [[reply]]\nturn = 2\n[[reply.call]]\ntool = 'mcp__s__echo'\narguments = { text = 'deep' }\n\
+                      [[reply]]\nturn = 3\n[[reply.call]]\ntool = 'mcp__s__echo'\narguments = { text = 'deeper' }\n\
+                      [[reply]]\ntext = '{results}'\n";
+
+/// Runs that script with a person who gives this answer, and tells what they were asked and what came of it.
+async fn asked(world: &World, servers: &Servers, answer: Answer) -> (Vec<Question>, String) {
+    let mut settings = Settings::new("script", Workspace::open(&world.root()).unwrap());
+    settings.permissions.mode = Mode::Auto;
+    settings.asks = Asks::Person;
+    settings.tools = Toolbox::standard().with_servers(servers);
+    let models = Models::default().with("script", Script::parse(CHANGE).unwrap());
+    let runtime = Runtime::in_memory(settings, models);
+    let prepared = runtime.prepare(Task::new("do it")).await.unwrap();
+    let (mut tree, mut questions) = (Tree::default(), Vec::new());
+    let mut watch = prepared.watch();
+    let run = prepared.start();
+    while let Some(live) = watch.next().await {
+        let Live::Fact(record) = live else { continue };
+        tree.apply(&record);
+        if let Event::Asked { call, .. } = &record.event {
+            questions.extend(tree.questions().cloned());
+            runtime.answer(&record.session, *call, answer.clone(), "a test").await.unwrap();
+        }
+    }
+    (questions, run.ending().await.unwrap().outcome.text.to_string())
+}
+
+#[tokio::test]
+async fn a_tool_that_changed_is_asked_about_with_what_changed() {
+    let world = World::new();
+    let servers = world.start("").await;
+    let (questions, text) = asked(&world, &servers, Answer::Once).await;
+    assert!(text.contains("deep") && text.contains("deeper"), "{text}");
+    let [question] = &questions[..] else { panic!("{questions:?}") };
+    assert_eq!(question.why, "its definition has changed since it was approved");
+    assert_eq!(question.always, None);
+    let shown: serde_json::Value = serde_json::from_str(question.arguments()).unwrap();
+    assert_eq!(shown["call"], serde_json::json!({ "text": "deep" }));
+    let changed = shown["changed"].as_str().unwrap();
+    assert!(changed.contains("-description: echo, version 1\n+description: echo, version 2"), "{changed}");
+}
+
+#[tokio::test]
+async fn a_tool_that_changed_is_not_called_where_the_answer_is_no_or_nobody_is_there() {
+    let world = World::new();
+    let servers = world.start("").await;
+    let (questions, text) = asked(&world, &servers, Answer::Deny { word: None }).await;
+    assert_eq!(questions.len(), 2, "{questions:?}");
+    assert!(!text.contains("deep") && text.contains("the answer was no"), "{text}");
+    let world = World::new();
+    let servers = world.start("").await;
+    let text = told(&world, &servers, CHANGE, allow).await;
+    assert!(!text.contains("deep"), "{text}");
+    assert!(
+        text.contains("its definition has changed since it was approved, and nobody can be asked here"),
+        "{text}"
+    );
 }

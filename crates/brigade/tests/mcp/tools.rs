@@ -7,14 +7,14 @@ use brigade_core::event::Effect;
 use brigade_core::permission::Kind;
 use serde_json::json;
 
-use super::world::{World, gone, names, tool, until};
+use super::world::{CALL_TIME, World, gone, names, tool, until};
 
 #[tokio::test]
 async fn all_pages_of_tools_are_offered_under_long_names() {
     let world = World::new();
     let servers = world.start("").await;
     let names = names(&servers);
-    assert_eq!(names.len(), 17);
+    assert_eq!(names.len(), 18);
     for name in ["mcp__s__echo", "mcp__s__env", "mcp__s__progress"] {
         assert!(names.contains(&name), "{names:?}");
     }
@@ -33,6 +33,41 @@ async fn answers_of_every_kind_reach_the_model_as_text() {
     assert_eq!(world.ok(&servers, "mcp__s__picture").await, "(image, image/png, about 3 bytes, not shown)");
     assert_eq!(world.ok(&servers, "mcp__s__look").await, "{\"tool\":\"look\"}");
     assert_eq!(world.error(&servers, "mcp__s__fail").await, "it is locked");
+}
+
+#[tokio::test]
+async fn a_call_says_where_it_comes_from() {
+    let world = World::new();
+    let servers = world.start("").await;
+    let meta: serde_json::Value = serde_json::from_str(&world.ok(&servers, "mcp__s__meta").await).unwrap();
+    let hop = brigade_core::Hop::in_meta(meta.as_object().unwrap()).unwrap();
+    assert_eq!(hop, Some(world.hop()));
+}
+
+#[tokio::test]
+async fn news_of_a_call_are_told_and_push_its_time_limit_on() {
+    let world = World::new();
+    let servers = world.start("").await;
+    // Three times more than half of what a call may take.
+    let millis = u64::try_from(CALL_TIME.as_millis()).unwrap() / 3 * 2;
+    let output = world.call(&servers, "mcp__s__progress", json!({ "millis": millis })).await;
+    assert_eq!((output.text.to_string(), output.is_error()), ("done".to_owned(), false));
+    let told = world.told();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert_eq!(told[1], "mcp__s__progress: 1 of 3, [2Jreading");
+}
+
+#[tokio::test]
+async fn a_server_is_let_go_and_then_ended() {
+    let world = World::new();
+    drop(world.start("").await);
+    until("it left by itself", || world.notes().contains("left")).await;
+    let stubborn = World::new();
+    let servers = stubborn.start("stays").await;
+    let pids = stubborn.pids(&servers).await;
+    drop(servers);
+    until("it was let go", || stubborn.notes().contains("left")).await;
+    gone(&pids).await;
 }
 
 #[tokio::test]
@@ -124,7 +159,7 @@ async fn a_program_that_is_not_there_is_a_problem() {
         program.command = "no-such-program-here".to_owned();
     }
     let servers = Servers::start(vec![absent, world.server("s", "")]).await;
-    assert_eq!(names(&servers).len(), 17);
+    assert_eq!(names(&servers).len(), 18);
     let [problem] = servers.problems() else { panic!("{:?}", servers.problems()) };
     assert!(problem.what.contains("exit code 127"), "{problem}");
     assert!(problem.what.contains("no-such-program-here"), "{problem}");

@@ -1,14 +1,14 @@
 //! Servers to try, and looks at their processes.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use brigade::Secret;
 use brigade::mcp::{Definition, Program, Servers, Way};
-use brigade::tool::{AnyTool, Files, ToolContext, Workspace};
+use brigade::tool::{AnyTool, Files, Teller, ToolContext, Workspace};
 use brigade_core::permission::Permissions;
-use brigade_core::{CallId, SessionId, ToolOutput};
+use brigade_core::{CallId, Hop, SessionId, ToolOutput};
 use brigade_sandbox::GuardCommand;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -64,11 +64,28 @@ fn guard() -> GuardCommand {
 pub(super) struct World {
     folder: TempDir,
     pub(super) stop: watch::Sender<bool>,
+    told: Arc<Mutex<Vec<String>>>,
 }
 
 impl World {
     pub(super) fn new() -> World {
-        World { folder: tempfile::tempdir().unwrap(), stop: watch::channel(false).0 }
+        World { folder: tempfile::tempdir().unwrap(), stop: watch::channel(false).0, told: Arc::default() }
+    }
+
+    /// What calls said about how far they are.
+    pub(super) fn told(&self) -> Vec<String> {
+        self.told.lock().unwrap().clone()
+    }
+
+    /// Where all calls come from.
+    pub(super) fn hop(&self) -> Hop {
+        Hop {
+            lineage: vec!["abc".to_owned()],
+            depth: 2,
+            deepest: Some(4),
+            tokens: Some(1000),
+            ..Hop::default()
+        }
     }
 
     pub(super) fn root(&self) -> PathBuf {
@@ -123,7 +140,11 @@ impl World {
             files,
             shell: None,
             stop: self.stop.subscribe(),
-            hop: brigade_core::Hop::default(),
+            hop: self.hop(),
+            teller: Teller::new({
+                let told = self.told.clone();
+                move |line| told.lock().unwrap().push(line)
+            }),
         };
         self::tool(servers, tool).run(arguments, &context).await
     }

@@ -139,6 +139,7 @@ fn run(settings: &WebSettings, rules: Permissions, tool: &str, arguments: Value)
         shell: None,
         stop: watch::channel(false).1,
         hop: brigade_core::Hop::default(),
+        teller: brigade::tool::Teller::default(),
     };
     let toolbox = Toolbox::new().with_web(settings.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,6 +1,7 @@
 //! The table of keys. Checks, the environment and `brigade config schema` read it, so a key is added here and only here.
 
 use super::super::providers::KINDS;
+use super::super::servers::GRANTS;
 use super::Kind::{
     Count, Dollars, Flag, Models, Named, Number, Positive, Price, Rules, Section, Text, TextOrTexts, Texts,
     Time, Tokens, Word,
@@ -172,8 +173,16 @@ const MCP_SERVER: Kind = Section(&[
     ("env", Named(&Text), "Its variables"),
     ("url", Text, "Where it is, if it is not started here"),
     ("headers", Named(&Text), "Headers of requests to it"),
+    ("oauth", OAUTH, "How you are logged in to it, where it asks for that"),
     ("timeout", Time, "How long a call may take"),
     ("type", Text, "How it is spoken to: stdio or http; it also follows from command and url"),
+]);
+
+const OAUTH: Kind = Section(&[
+    ("clientId", Text, "A client that the server knows, or the address of a document about one"),
+    ("clientSecret", Text, "Its secret; best written as a variable"),
+    ("scopes", Texts, "What is asked for; the server says so where this is absent"),
+    ("grant", Word(&GRANTS), "Who logs in: you in a browser, or the client with its secret"),
 ]);
 
 const ACP_SERVER: Kind = Section(&[

@@ -1,0 +1,155 @@
+//! How long an answer is waited for, and how far a call is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use tokio::time::Instant;
+
+use super::connect::short;
+use crate::tool::Teller;
+
+/// How many times as long a call may take in all that says how far it is.
+pub(super) const MOST_TIMES: u32 = 10;
+/// How often at most a call says how far it is.
+const NEWS: Duration = Duration::from_millis(100);
+
+/// How long an answer is waited for: a limit that news push on, within one that nothing does.
+pub(super) struct Patience {
+    limit: Duration,
+    last: Instant,
+    deadline: Mutex<Instant>,
+}
+
+impl Patience {
+    pub(super) fn new(limit: Duration) -> Patience {
+        let now = Instant::now();
+        let far = now + Duration::from_secs(u32::MAX.into());
+        let after = |time: Duration| now.checked_add(time).unwrap_or(far);
+        let last = after(limit.saturating_mul(MOST_TIMES));
+        Patience { limit, last, deadline: Mutex::new(after(limit)) }
+    }
+
+    fn push(&self) {
+        let later = Instant::now().checked_add(self.limit).unwrap_or(self.last);
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = later.min(self.last);
+    }
+
+    fn deadline(&self) -> Instant {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the time is up; says how long that was.
+    pub(super) async fn over(&self) -> Duration {
+        loop {
+            let deadline = self.deadline();
+            tokio::time::sleep_until(deadline).await;
+            if self.deadline() <= deadline {
+                let is_last = deadline >= self.last;
+                return if is_last { self.limit.saturating_mul(MOST_TIMES) } else { self.limit };
+            }
+        }
+    }
+}
+
+/// Who hears how far a call is.
+pub(super) struct Listener {
+    pub(super) tool: String,
+    pub(super) patience: Arc<Patience>,
+    pub(super) teller: Teller,
+    pub(super) told: Mutex<Option<Instant>>,
+}
+
+impl Listener {
+    fn hear(&self, news: &ProgressNotificationParam) {
+        self.patience.push();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|at| at.elapsed() >= NEWS) {
+            *told = Some(Instant::now());
+            self.teller.tell(format!("{}: {}", self.tool, line(news)));
+        }
+    }
+}
+
+/// News in a short line.
+fn line(news: &ProgressNotificationParam) -> String {
+    let mut line = match news.total {
+        Some(total) => format!("{} of {total}", news.progress),
+        None => format!("{} so far", news.progress),
+    };
+    if let Some(message) = news.message.as_deref().filter(|message| !message.trim().is_empty()) {
+        line.push_str(", ");
+        line.push_str(&short(message.trim()));
+    }
+    line
+}
+
+/// Those who listen to a server, by what their calls are known by.
+#[derive(Clone, Default)]
+pub(super) struct Listeners(Arc<Mutex<HashMap<ProgressToken, Arc<Listener>>>>);
+
+impl Listeners {
+    /// Listens until what is given back is dropped.
+    pub(super) fn add(&self, token: ProgressToken, listener: Arc<Listener>) -> Listening {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(token.clone(), listener);
+        Listening { listeners: self.clone(), token }
+    }
+
+    pub(super) fn hear(&self, news: &ProgressNotificationParam) {
+        let listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let listener = listeners.get(&news.progress_token).cloned();
+        drop(listeners);
+        if let Some(listener) = listener {
+            listener.hear(news);
+        }
+    }
+}
+
+/// Somebody listens.
+pub(super) struct Listening {
+    listeners: Listeners,
+    token: ProgressToken,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.listeners.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn news_push_the_limit_on_but_not_for_ever() {
+        let limit = Duration::from_millis(300);
+        let begun = Instant::now();
+        assert_eq!(Patience::new(limit).over().await, limit);
+        assert!(begun.elapsed() < limit * 5, "{:?}", begun.elapsed());
+        let patience = Patience::new(limit);
+        let begun = Instant::now();
+        let news = async {
+            loop {
+                tokio::time::sleep(limit / 10).await;
+                patience.push();
+            }
+        };
+        let over = tokio::select! { over = patience.over() => over, () = news => Duration::ZERO };
+        assert_eq!(over, limit * MOST_TIMES);
+        assert!(begun.elapsed() >= limit * (MOST_TIMES - 1), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn news_are_one_safe_line() {
+        let mut news =
+            ProgressNotificationParam::new(ProgressToken(rmcp::model::NumberOrString::Number(1)), 2.0);
+        assert_eq!(line(&news), "2 so far");
+        news.total = Some(5.0);
+        news.message = Some(format!("reading\n\u{1b}[2J{}", "x".repeat(1000)));
+        let line = line(&news);
+        assert!(line.starts_with("2 of 5, reading[2Jxxx"), "{line}");
+        assert!(line.len() < 400 && !line.contains(['\n', '\u{1b}']), "{line}");
+    }
+}

@@ -1,0 +1,323 @@
+//! Speaking to a server over HTTP, within bounds.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::{RequestBuilder, Response, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
+use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
+    StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+
+use super::connect::short;
+use super::fate::Fate;
+use super::line::LONGEST;
+use crate::secret::Secret;
+
+/// How long connecting to a server elsewhere may take.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// The most of an error page that is read.
+const LONGEST_ERROR: usize = 64 << 10;
+
+type Failure = StreamableHttpError<reqwest::Error>;
+type Headers = HashMap<HeaderName, HeaderValue>;
+
+/// Headers of every request, hidden wherever requests are shown.
+pub(super) fn headers(written: &[(String, Secret)]) -> Result<Headers, String> {
+    let mut headers = HashMap::new();
+    for (name, value) in written {
+        let wrong = || format!("the header '{}' is none that can be sent", short(name));
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+        let mut value = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        headers.insert(header, value);
+    }
+    Ok(headers)
+}
+
+/// A client whose replies are bounded. It has no proxies and cookies, and follows a redirect only to the same host, and
+/// only one that keeps the message.
+#[derive(Clone)]
+pub(super) struct Wire {
+    client: reqwest::Client,
+    /// Hears why a connection cannot be used any more.
+    fate: Fate,
+}
+
+impl Wire {
+    pub(super) async fn new(fate: Fate) -> Result<Wire, String> {
+        // Building a client reads the certificates of the system.
+        let built = tokio::task::spawn_blocking(client).await.map_err(|error| error.to_string())?;
+        Ok(Wire { client: built?, fate })
+    }
+}
+
+fn client() -> Result<reqwest::Client, String> {
+    let policy = reqwest::redirect::Policy::custom(|attempt| {
+        let from = attempt.previous().last().map(|url| url.origin());
+        let keeps_message = matches!(attempt.status().as_u16(), 307 | 308);
+        match keeps_message && from == Some(attempt.url().origin()) && attempt.previous().len() <= 5 {
+            true => attempt.follow(),
+            false => attempt.stop(),
+        }
+    });
+    let builder = reqwest::Client::builder().no_proxy().referer(false).redirect(policy);
+    builder.connect_timeout(CONNECT_TIME).build().map_err(|error| error.to_string())
+}
+
+fn accepted() -> String {
+    format!("{JSON_MIME_TYPE}, {EVENT_STREAM_MIME_TYPE}")
+}
+
+fn challenge(response: &Response) -> Option<String> {
+    Some(response.headers().get(WWW_AUTHENTICATE)?.to_str().ok()?.to_owned())
+}
+
+/// The body, if it is not longer than this.
+async fn body(mut response: Response, longest: usize) -> Result<Vec<u8>, Failure> {
+    let mut whole = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if whole.len() + chunk.len() > longest {
+            return Err(unexpected(format!("its answer has more than {} MB", longest.div_ceil(1 << 20))));
+        }
+        whole.extend_from_slice(&chunk);
+    }
+    Ok(whole)
+}
+
+fn unexpected(why: impl Into<Cow<'static, str>>) -> Failure {
+    StreamableHttpError::UnexpectedServerResponse(why.into())
+}
+
+fn is_of_type(response: &Response, kind: &str) -> bool {
+    let found = response.headers().get(CONTENT_TYPE);
+    found.is_some_and(|found| found.as_bytes().to_ascii_lowercase().starts_with(kind.as_bytes()))
+}
+
+/// Events, none longer than this.
+fn events(response: Response, longest: usize, fate: Fate) -> BoxStream<'static, Result<Sse, SseError>> {
+    let start = (Some(response), Event { bytes: 0, is_line_empty: false });
+    let bytes = futures::stream::unfold(start, move |(response, mut event)| {
+        let fate = fate.clone();
+        async move {
+            let mut response = response?;
+            match response.chunk().await {
+                Ok(Some(chunk)) if event.grow(&chunk) > longest => {
+                    let text = format!("it sent a message of more than {} MB", longest.div_ceil(1 << 20));
+                    fate.seal(text.clone());
+                    Some((Err(std::io::Error::other(text)), (None, event)))
+                }
+                Ok(Some(chunk)) => Some((Ok(chunk), (Some(response), event))),
+                Ok(None) => None,
+                Err(error) => Some((Err(std::io::Error::other(error.without_url())), (None, event))),
+            }
+        }
+    });
+    SseStream::from_bytes_stream(bytes).boxed()
+}
+
+/// How long an event is so far. An empty line ends it.
+struct Event {
+    bytes: usize,
+    is_line_empty: bool,
+}
+
+impl Event {
+    /// Counts more bytes; the longest that the event, or one that ended among them, was.
+    fn grow(&mut self, chunk: &[u8]) -> usize {
+        let mut longest = 0;
+        for byte in chunk {
+            match byte {
+                b'\n' if self.is_line_empty => self.bytes = 0,
+                b'\n' => self.is_line_empty = true,
+                b'\r' => {}
+                _ => self.is_line_empty = false,
+            }
+            self.bytes += 1;
+            longest = longest.max(self.bytes);
+        }
+        longest
+    }
+}
+
+/// What an answer that is no success means.
+async fn refused(
+    response: Response,
+    message: &ClientJsonRpcMessage,
+    had_session: bool,
+) -> Result<StreamableHttpPostResponse, Failure> {
+    let status = response.status();
+    let challenge = challenge(&response);
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            return Err(Failure::AuthRequired(AuthRequiredError::new(challenge.unwrap_or_default())));
+        }
+        StatusCode::FORBIDDEN if challenge.is_some() => {
+            let challenge = challenge.unwrap_or_default();
+            let scope = super::login::scope_of(&challenge);
+            return Err(Failure::InsufficientScope(InsufficientScopeError::new(challenge, scope)));
+        }
+        StatusCode::NOT_FOUND if had_session => return Err(Failure::SessionExpired),
+        _ => {}
+    }
+    let is_json = is_of_type(&response, JSON_MIME_TYPE);
+    if status == StatusCode::TOO_MANY_REQUESTS || (status.is_server_error() && !is_json) {
+        let pause =
+            response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        return Err(HttpStatusError::new(status.as_u16(), pause).into());
+    }
+    let body = body(response, LONGEST_ERROR).await?;
+    let error = match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
+        Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
+        _ => None,
+    };
+    // A server that does not know the newest greeting says so in its own way, and may not name the request.
+    if let ClientJsonRpcMessage::Request(request) = message
+        && matches!(request.request, ClientRequest::DiscoverRequest(_))
+        && status.is_client_error()
+        && status != StatusCode::FORBIDDEN
+        && !had_session
+    {
+        let why = error.map_or_else(
+            || ErrorData::invalid_request(format!("refused with HTTP {}", status.as_u16()), None),
+            |error| error.error,
+        );
+        let answer = ServerJsonRpcMessage::error(why, Some(request.id.clone()));
+        return Ok(StreamableHttpPostResponse::Json(answer, None));
+    }
+    match error {
+        Some(error) if status != StatusCode::FORBIDDEN => {
+            Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), None))
+        }
+        _ if status.is_server_error() => Err(HttpStatusError::new(status.as_u16(), None).into()),
+        _ => Err(unexpected(format!("HTTP {}: {}", status.as_u16(), short(&String::from_utf8_lossy(&body))))),
+    }
+}
+
+/// What a successful answer says.
+async fn taken(
+    response: Response,
+    message: &ClientJsonRpcMessage,
+    longest: usize,
+    fate: &Fate,
+) -> Result<StreamableHttpPostResponse, Failure> {
+    let awaits_answer = matches!(message, ClientJsonRpcMessage::Request(_));
+    let is_empty = response.content_length() == Some(0) && !awaits_answer;
+    if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) || is_empty {
+        return Ok(StreamableHttpPostResponse::Accepted);
+    }
+    let session = response.headers().get(HEADER_SESSION_ID).and_then(|value| value.to_str().ok());
+    let session = session.map(str::to_owned);
+    if is_of_type(&response, EVENT_STREAM_MIME_TYPE) {
+        return Ok(StreamableHttpPostResponse::Sse(events(response, longest, fate.clone()), session));
+    }
+    if !is_of_type(&response, JSON_MIME_TYPE) {
+        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = kind.map(|kind| short(&String::from_utf8_lossy(kind.as_bytes())));
+        return Err(Failure::UnexpectedContentType(kind));
+    }
+    let body = body(response, longest).await?;
+    match serde_json::from_slice(&body) {
+        Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
+        Err(_) if !awaits_answer => Ok(StreamableHttpPostResponse::Accepted),
+        Err(error) => Err(unexpected(format!("it is no message: {error}"))),
+    }
+}
+
+impl StreamableHttpClient for Wire {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        self.post_message_with_max_sse_event_size(uri, message, session, token, headers, LONGEST).await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+        longest: usize,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let mut request: RequestBuilder = self.client.post(uri.as_ref()).header(ACCEPT, accepted());
+        if let Some(token) = token.filter(|_| !headers.contains_key(&reqwest::header::AUTHORIZATION)) {
+            request = request.bearer_auth(token);
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if let Some(session) = &session {
+            request = request.header(HEADER_SESSION_ID, session.as_ref());
+        }
+        let body = serde_json::to_vec(&message)?;
+        let response = request.header(CONTENT_TYPE, JSON_MIME_TYPE).body(body).send().await?;
+        match response.status().is_success() {
+            true => taken(response, &message, longest, &self.fate).await,
+            false => refused(response, &message, session.is_some()).await,
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<(), Failure> {
+        StreamableHttpClient::delete_session(&self.client, uri, session, token, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
+        self.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, LONGEST).await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+        longest: usize,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
+        let client = &self.client;
+        client.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, longest).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_ends_with_an_empty_line() {
+        let mut event = Event { bytes: 0, is_line_empty: false };
+        assert_eq!(event.grow(b"data: abc"), 9);
+        assert_eq!(event.grow(b"\n\ndata: x"), 10);
+        assert_eq!(event.grow(b"\r\n\r\n"), 11);
+        assert_eq!(event.grow(b"12"), 3);
+    }
+}
