@@ -69,7 +69,7 @@ pub struct Choice {
 /// How long starting a program and opening a session may take.
 pub const START_TIME: Duration = Duration::from_secs(60);
 /// How many sessions one process serves at once.
-pub const SESSIONS: usize = 64;
+pub const SESSIONS: usize = 256;
 
 /// A few plain words of a stranger.
 fn short(text: &str) -> String {

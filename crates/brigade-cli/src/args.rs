@@ -76,6 +76,25 @@ A question that nobody answers within limits.question_timeout is answered with n
 Without a terminal nothing is asked, and what would be is refused at once; a run
 that is to wait for answers from elsewhere needs --set permissions.questions=wait.";
 
+const ACP_HELP: &str = "\
+An editor starts this command by itself; you tell it once that it should. In Zed,
+in the file that `zed: open settings` opens:
+
+  \"agent_servers\": {
+    \"Brigade\": { \"type\": \"custom\", \"command\": \"brigade\", \"args\": [\"acp\"] }
+  }
+
+Other editors take the same command and argument. Flags go behind it:
+
+  brigade acp --mode edit --budget-usd 2     what each prompt may do and cost
+  brigade acp -a reviewer                    another agent than the lead
+
+The editor says which folder a session works in; the configuration of that folder
+counts once you trust it: brigade trust DIR. What agents ask appears in the editor,
+and can be answered from a terminal as well: brigade answer ID. Sessions are kept
+like all others: brigade sessions list. Standard output carries the protocol and
+nothing else; warnings go to standard error, which editors show in their logs.";
+
 /// Agents that delegate: a lead splits the task, specialists do the parts, every step is on record.
 #[derive(Debug, Parser)]
 #[command(name = "brigade", version, arg_required_else_help = true, after_help = EXAMPLES)]
@@ -140,6 +159,9 @@ pub(crate) enum Command {
     /// See which models can be used here, and what they cost
     #[command(after_help = MODELS_HELP)]
     Models(Models),
+    /// Serve sessions to an editor, or any other client of the Agent Client Protocol
+    #[command(after_help = ACP_HELP)]
+    Acp(Acp),
     /// Look at the configuration
     Config(Config),
     /// Serve the faces as tools to other programs, by the Model Context Protocol
@@ -273,6 +295,13 @@ impl Flags {
             || self.budget_usd.is_some()
             || self.max_agents.is_some()
     }
+}
+
+/// Arguments of `acp`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Acp {
+    #[command(flatten)]
+    pub(crate) flags: Flags,
 }
 
 /// Arguments of `sessions`.

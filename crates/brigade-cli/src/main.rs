@@ -65,6 +65,7 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
         Command::Tools(tools) => command::tools::run(&global, &tools),
         Command::Mcp(mcp) => command::mcp::run(&global, &mcp),
         Command::Models(models) => command::models::run(&global, &models),
+        Command::Acp(acp) => command::acp::run(global, acp),
         Command::Config(config) => command::config::run(&global, &config),
         Command::Trust(trust) => command::trust::run(&global, &trust),
         Command::Demo => command::demo::run(global),

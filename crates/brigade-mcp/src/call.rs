@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use brigade::{Detached, Ending, Run, RunError, Runtime};
 use brigade_core::SessionId;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
 /// How many calls may be under way at once.
@@ -20,9 +20,19 @@ const STOP_TIME: Duration = Duration::from_secs(10);
 pub(crate) const BY: &str = "the MCP client";
 
 /// All calls that are under way.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Calls {
     shared: Arc<Mutex<Shared>>,
+    places: Arc<Semaphore>,
+}
+
+/// The right to begin one call.
+pub(crate) struct Place(OwnedSemaphorePermit);
+
+impl Default for Calls {
+    fn default() -> Calls {
+        Calls { shared: Arc::default(), places: Arc::new(Semaphore::new(MOST)) }
+    }
 }
 
 #[derive(Default)]
@@ -52,14 +62,12 @@ impl Calls {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one more may begin.
-    pub(crate) fn admit(&self) -> Result<(), Refused> {
-        let shared = self.lock();
-        match () {
-            () if shared.is_closed => Err(Refused::Closed),
-            () if shared.stops.len() >= MOST => Err(Refused::Busy),
-            () => Ok(()),
+    /// A place for one more.
+    pub(crate) fn admit(&self) -> Result<Place, Refused> {
+        if self.lock().is_closed {
+            return Err(Refused::Closed);
         }
+        self.places.clone().try_acquire_owned().map(Place).map_err(|_| Refused::Busy)
     }
 
     /// Whether this server runs the tree.
@@ -68,7 +76,7 @@ impl Calls {
     }
 
     /// Sees to a tree until its end.
-    pub(crate) fn begin(&self, runtime: Runtime, run: Run) -> Call {
+    pub(crate) fn begin(&self, place: Place, runtime: Runtime, run: Run) -> Call {
         let root = run.session().clone();
         let (stop, stopped) = watch::channel(false);
         let (sender, end) = oneshot::channel();
@@ -89,6 +97,7 @@ impl Calls {
                 outlive(&runtime, &detached, stopped).await;
             }
             calls.lock().stops.remove(&root);
+            drop(place.0);
         });
         Call { stop, end, is_kept: false }
     }

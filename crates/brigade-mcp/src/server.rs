@@ -1,6 +1,7 @@
 //! The tools that a client is offered, and what calls of them do.
 
 mod arguments;
+mod own;
 mod specs;
 
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer, ServerHandler};
 
-use crate::call::{BY, Call, Calls, Refused};
+use crate::call::{BY, Call, Calls, Place, Refused};
 use crate::progress::Notes;
 use crate::questions::{self, Question};
 use crate::report;
@@ -36,9 +37,6 @@ const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools
 of your work that stand on their own to them, several calls at once where they can run side by side, and give each \
 all it needs to know: they see nothing of your conversation. The session of a call stands in its result under \
 _meta brigade/session; session_status, tell, stop and read_result take it.";
-
-/// How many trees are listed where none is named.
-const MOST_LISTED: usize = 20;
 
 /// Brigade as a server. Clones share everything.
 #[derive(Clone)]
@@ -106,16 +104,16 @@ impl Server {
     }
 
     /// Begins a tree for a call of a face.
-    async fn prepare(&self, runtime: &Runtime, task: Task) -> Result<Prepared, Unbegun> {
-        match self.inner.calls.admit() {
-            Ok(()) => {}
-            Err(Refused::Busy) => return Err(Unbegun::Told(BUSY.to_owned())),
-            Err(Refused::Closed) => return Err(Unbegun::Fault("the server is stopping".to_owned())),
-        }
-        runtime.prepare(task).await.map_err(|error| match error {
+    async fn prepare(&self, runtime: &Runtime, task: Task) -> Result<(Place, Prepared), Unbegun> {
+        let place = self.inner.calls.admit().map_err(|refused| match refused {
+            Refused::Busy => Unbegun::Told(BUSY.to_owned()),
+            Refused::Closed => Unbegun::Fault("the server is stopping".to_owned()),
+        })?;
+        let prepared = runtime.prepare(task).await.map_err(|error| match error {
             RunError::Setup(cause) => Unbegun::Told(cause),
             other => Unbegun::Fault(other.to_string()),
-        })
+        })?;
+        Ok((place, prepared))
     }
 
     async fn call_face(
@@ -130,13 +128,13 @@ impl Server {
         let as_task = context.client_capabilities().is_some_and(|client| client.supports_tasks());
         let asks = !as_task && questions::can_ask(&context);
         let runtime = if asks { &self.inner.asking } else { &self.inner.runtime };
-        let prepared = match self.prepare(runtime, task).await {
+        let (place, prepared) = match self.prepare(runtime, task).await {
             Ok(prepared) => prepared,
             Err(Unbegun::Told(cause)) => return Ok(report::failed(cause).into()),
             Err(Unbegun::Fault(cause)) => return Err(ErrorData::internal_error(cause, None)),
         };
         let (root, watch) = (prepared.session().clone(), prepared.watch());
-        let call = self.inner.calls.begin(runtime.clone(), prepared.start());
+        let call = self.inner.calls.begin(place, runtime.clone(), prepared.start());
         if as_task {
             return self.as_task(root, call, watch).await;
         }
@@ -209,95 +207,6 @@ impl Server {
     async fn find(&self, id: &str) -> Result<Found, LookError> {
         sessions::find(&self.inner.runtime, &self.inner.calls, id).await
     }
-
-    async fn call_own(&self, name: &str, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
-        match name {
-            specs::STATUS => self.status(arguments).await,
-            specs::TELL => self.tell(arguments).await,
-            specs::STOP => self.stop(arguments).await,
-            _ => self.read_result(arguments).await,
-        }
-    }
-
-    async fn status(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
-        if let Some(id) = arguments.optional_text("session_id")? {
-            return Ok(report::status(&self.find(id).await?));
-        }
-        let newest = sessions::newest(&self.inner.runtime, &self.inner.calls, MOST_LISTED).await?;
-        Ok(report::list(&newest))
-    }
-
-    async fn tell(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
-        let (id, words) = (arguments.text("session_id")?, arguments.text("text")?);
-        let found = self.find(id).await?;
-        self.must_run(&found)?;
-        let mut listeners = found.listeners();
-        listeners.retain(|session| !found.is_over(session));
-        match listeners.as_slice() {
-            [] => Err(Unbegun::Told(format!(
-                "{} has ended, and hears nothing any more; make another call",
-                found.session
-            ))),
-            [session] => {
-                self.inner.runtime.tell(session, words).await.map_err(unsaid)?;
-                Ok(report::done(format!("Told {session}. It hears this at its next step.")))
-            }
-            several => {
-                let ids: Vec<&str> = several.iter().map(SessionId::as_str).collect();
-                Err(Unbegun::Told(format!("several agents work there; name one of them: {}", ids.join(", "))))
-            }
-        }
-    }
-
-    async fn stop(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
-        let found = self.find(arguments.text("session_id")?).await?;
-        if found.life == Life::Over || found.is_over(&found.session) {
-            return Ok(report::done(format!("{} has ended already.", found.session)));
-        }
-        self.inner.runtime.cancel(&found.session, BY).await.map_err(unsaid)?;
-        Ok(report::done(match found.life {
-            Life::Interrupted => format!("Nobody runs {}; it ends when it is resumed.", found.session),
-            _ => format!("{} stops, and all agents below it.", found.session),
-        }))
-    }
-
-    async fn read_result(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
-        let id = match arguments.optional_text("session_id")? {
-            Some(id) => id,
-            // What a result that was cut calls it.
-            None => arguments
-                .text("handle")
-                .map_err(|_| Unbegun::Told("Missing 'session_id' argument".to_owned()))?,
-        };
-        let (offset, limit) = (arguments.number("offset")?, arguments.number("limit")?);
-        let found = self.find(id).await?;
-        let (text, is_error) = match (found.session == found.root, found.output(), found.outcome()) {
-            (true, Some(output), _) => (output.text.as_str(), output.is_error()),
-            (false, _, Some(outcome)) => (outcome.text.as_str(), false),
-            _ => return Err(Unbegun::Told(self.no_result(&found))),
-        };
-        let part = report::range(text, offset.unwrap_or(0), limit);
-        let result = if is_error { report::failed(part) } else { report::done(part) };
-        Ok(report::with_session(result, &found.session, &found.spent()))
-    }
-
-    fn no_result(&self, found: &Found) -> String {
-        let session = &found.session;
-        match found.life {
-            Life::Running => format!("{session} has no result yet: it is at work"),
-            Life::Interrupted => format!("{session} has no result yet: {}", report::resume(&found.root)),
-            Life::Over => format!("{session} ended without a result"),
-        }
-    }
-
-    fn must_run(&self, found: &Found) -> Result<(), Unbegun> {
-        match found.life {
-            Life::Running | Life::Over => Ok(()),
-            Life::Interrupted => {
-                Err(Unbegun::Told(format!("nobody runs {}: {}", found.session, report::resume(&found.root))))
-            }
-        }
-    }
 }
 
 const BUSY: &str = "too many calls are under way; wait for one of them to end, or stop one";
@@ -316,13 +225,6 @@ impl From<LookError> for Unbegun {
             LookError::Unknown(_) => Unbegun::Told(error.to_string()),
             LookError::Store(_) => Unbegun::Fault(error.to_string()),
         }
-    }
-}
-
-fn unsaid(error: RunError) -> Unbegun {
-    match error {
-        RunError::Store(_) | RunError::Bug(_) => Unbegun::Fault(error.to_string()),
-        _ => Unbegun::Told(error.to_string()),
     }
 }
 

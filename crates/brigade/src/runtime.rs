@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::live::Watch;
-use crate::model::Models;
+use crate::model::{About, Models};
 use crate::session::{Driver, Fatal, RoundEnd};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
@@ -130,6 +130,24 @@ impl Runtime {
         Runtime { holder, ..self }
     }
 
+    /// The same store and models with other settings: another mode, or more tools.
+    pub fn with_settings(&self, settings: Settings) -> Runtime {
+        let core = Core { store: self.core.store.clone(), models: self.core.models.clone(), settings };
+        Runtime { core: Arc::new(core), holder: self.holder.clone() }
+    }
+
+    /// What is known of a model, where there is one of this name.
+    pub fn about(&self, model: &str) -> Option<About> {
+        self.core.models.choose(model).ok().map(|chosen| chosen.provider.about(&chosen.name))
+    }
+
+    /// An id that no session has, for [`Task::session`].
+    pub fn new_session(&self) -> Result<SessionId, RunError> {
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits).map_err(|error| RunError::Setup(format!("no randomness: {error}")))?;
+        Ok(SessionId::root(u128::from_le_bytes(bits)))
+    }
+
     /// The store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.core.store
@@ -150,9 +168,10 @@ impl Runtime {
         if task.text.trim().is_empty() {
             return Err(RunError::EmptyTask);
         }
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits).map_err(|error| RunError::Setup(format!("no randomness: {error}")))?;
-        let session = SessionId::root(u128::from_le_bytes(bits));
+        let session = match task.session {
+            Some(session) => self.unused(session).await?,
+            None => self.new_session()?,
+        };
         let (budget, turns, timeout) = (task.budget, task.turns, task.timeout);
         let more = More { budget, turns, timeout, ..More::default() };
         let mut agent = task.agent.unwrap_or_else(|| self.core.settings.lead.clone());
@@ -190,6 +209,14 @@ impl Runtime {
         kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
         let driver = Driver::begin(tree.clone(), session, round, kit, None);
         Ok(prepared(tree, driver))
+    }
+
+    /// The id, unless there is a session of this name already, or it is that of a child.
+    async fn unused(&self, session: SessionId) -> Result<SessionId, RunError> {
+        if session.parent().is_some() || !self.core.store.read(&session, 0).await?.is_empty() {
+            return Err(RunError::Setup(format!("{session} cannot be the name of a new session")));
+        }
+        Ok(session)
     }
 
     /// Goes on with a tree: an open round is finished; an ended one gets a next round if there is something to do.

@@ -21,7 +21,7 @@ const MOST_UNHEARD_BYTES: usize = 16 << 20;
 /// How many questions may be open.
 const MOST_QUESTIONS: usize = 64;
 /// How long an agent may take to end a prompt that was cancelled.
-pub(super) const CANCEL_TIME: Duration = Duration::from_secs(3);
+const CANCEL_TIME: Duration = Duration::from_secs(3);
 /// How long it may take to close a session.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
 
@@ -48,6 +48,8 @@ pub(super) struct Session {
     flooded: AtomicBool,
     /// Whether the agent works on a prompt.
     works: watch::Sender<bool>,
+    /// Whether it was told to stop.
+    told_to_stop: AtomicBool,
     questions: AtomicUsize,
     pub(super) notes: Mutex<Notes>,
     pub(super) terminals: Terminals,
@@ -86,6 +88,7 @@ impl Session {
             bytes: AtomicUsize::new(0),
             flooded: AtomicBool::new(false),
             works: watch::Sender::new(false),
+            told_to_stop: AtomicBool::new(false),
             questions: AtomicUsize::new(0),
             notes: Mutex::default(),
             terminals: Terminals::default(),
@@ -177,13 +180,14 @@ impl Session {
             notes.prompted = true;
             notes.said.clear();
         }
+        self.told_to_stop.store(false, Ordering::SeqCst);
         self.works.send_replace(true);
         self.link().prompt(self, params);
     }
 
     /// Tells the agent to stop, and answers what it asked.
     pub(super) fn cancel(&self) {
-        if *self.works.borrow() {
+        if *self.works.borrow() && !self.told_to_stop.swap(true, Ordering::SeqCst) {
             self.link().notify("session/cancel", &CancelNotification::new(self.id.clone()));
         }
         let open = std::mem::take(&mut lock(&self.notes).open);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent_client_protocol::v1::schema::{
     ContentBlock, PromptRequest, PromptResponse, StopReason, TextContent, Usage as Reported,
@@ -16,8 +17,11 @@ use serde_json::Value;
 
 use super::lock;
 use super::pool::{Pool, Target};
-use super::session::{CANCEL_TIME, Inbound, Session};
+use super::session::{Inbound, Session};
 use super::update::Told;
+
+/// How long an agent that was told to stop is listened to: less than the least time that a last word has.
+const REST_TIME: Duration = Duration::from_secs(1);
 
 /// The stream of one reply.
 pub(super) fn stream(
@@ -166,7 +170,7 @@ impl Turn {
                     }
                 }
             };
-            let _ = tokio::time::timeout(CANCEL_TIME, rest).await;
+            let _ = tokio::time::timeout(REST_TIME, rest).await;
             said = lock(&session.notes).said.trim().to_owned();
         }
         if said.is_empty() {

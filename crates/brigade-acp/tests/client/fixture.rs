@@ -38,7 +38,7 @@ pub(crate) fn serve() {
     note(&format!("start {}", std::process::id()));
     let start = std::env::var(START).unwrap_or_default();
     if start == "exit" {
-        eprintln!("no licence found");
+        writeln!(std::io::stderr(), "no licence found").unwrap();
         std::process::exit(4);
     }
     let mut sessions = 0;
@@ -115,10 +115,16 @@ pub(crate) fn serve() {
     }
 }
 
+/// Paths are absolute in the protocol.
+fn full(path: &str) -> String {
+    std::env::current_dir().unwrap().join(path).display().to_string()
+}
+
 fn note(text: &str) {
     if let Some(file) = std::env::var_os(NOTES) {
         let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
-        writeln!(file, "{text}").unwrap();
+        // In one piece, so that lines of several threads stay lines.
+        file.write_all(format!("{text}\n").as_bytes()).unwrap();
     }
 }
 
@@ -192,6 +198,7 @@ impl Prompt {
     }
 
     fn work(self) {
+        note("prompt");
         let text = self.params["prompt"][0]["text"].as_str().unwrap().to_owned();
         let mut reason = "end_turn".to_owned();
         let mut usage = Value::Null;
@@ -229,15 +236,15 @@ impl Prompt {
                 "arguments" => self.say(&format!("{:?}", std::env::args().collect::<Vec<_>>())),
                 "environment" => self.say(&format!("{:?}", std::env::vars().collect::<Vec<_>>())),
                 "pid" => self.say(&std::process::id().to_string()),
-                "read" => self.say_result(self.ask("fs/read_text_file", json!({"path": rest}))),
+                "read" => self.say_result(self.ask("fs/read_text_file", json!({"path": full(rest)}))),
                 "line" => {
-                    let part = json!({"path": rest, "line": 2, "limit": 1});
+                    let part = json!({"path": full(rest), "line": 2, "limit": 1});
                     self.say_result(self.ask("fs/read_text_file", part));
                 }
                 "both" => {
                     // Two at once: the answers may come in any order.
                     let ask = |path: &str| {
-                        let params = json!({"sessionId": self.session, "path": path});
+                        let params = json!({"sessionId": self.session, "path": full(path)});
                         self.agent.begin("fs/read_text_file", params)
                     };
                     let answers: Vec<Receiver<Value>> = rest.split(' ').map(ask).collect();
@@ -248,7 +255,7 @@ impl Prompt {
                 "write" => {
                     let (path, content) = rest.split_once(' ').unwrap();
                     self.say_result(
-                        self.ask("fs/write_text_file", json!({"path": path, "content": content})),
+                        self.ask("fs/write_text_file", json!({"path": full(path), "content": content})),
                     );
                 }
                 "run" => self.run(rest),
@@ -272,7 +279,8 @@ impl Prompt {
                     }
                 }
                 "die" => {
-                    eprintln!("out of memory, key {}", std::env::var("SECRET").unwrap_or_default());
+                    let secret = std::env::var("SECRET").unwrap_or_default();
+                    writeln!(std::io::stderr(), "out of memory, key {secret}").unwrap();
                     std::process::exit(3);
                 }
                 "fail" => {
@@ -289,7 +297,7 @@ impl Prompt {
                     self.agent.raw(&[b'{'; 65536]);
                 },
                 "flood" => loop {
-                    self.say("again and again ");
+                    self.say(&"again and again ".repeat(100));
                 },
                 other => self.say(&format!("no such order: {other}")),
             }
@@ -315,7 +323,7 @@ impl Prompt {
         let mut call = json!({"toolCallId": "p", "kind": kind, "title": format!("Do {what}")});
         match kind {
             "execute" => call["rawInput"] = json!({"command": what}),
-            _ => call["locations"] = json!([{"path": what}]),
+            _ => call["locations"] = json!([{"path": full(what)}]),
         }
         let options = [("always", "allow_always"), ("yes", "allow_once"), ("no", "reject_once")]
             .map(|(id, kind)| json!({"optionId": id, "name": id, "kind": kind}));

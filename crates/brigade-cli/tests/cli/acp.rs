@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::Home;
+use crate::support::{Home, Running};
 
 #[path = "../../../brigade-acp/tests/client/fixture.rs"]
 mod fixture;
@@ -121,4 +121,98 @@ fn point_73_the_call_overrides_the_config_and_without_both_the_model_answers() {
     let lost = config(&home, json!({ "spawn": { "server": "elsewhere" } }));
     home.write("home/config.json", &lost);
     asked(json!({})).exits(2).says("spawn.server: there is no acp.servers.elsewhere; there are: fix");
+}
+
+#[test]
+fn a_question_of_the_agent_reaches_the_person() {
+    let home = Home::new();
+    let more = json!({
+        "swarm": { "roles": { "Helper": { "acp": "fix" } } },
+        "permissions": { "questions": "wait", "mode": "edit" },
+    });
+    home.write("home/config.json", &config(&home, more));
+    let script = calling("delegate", &json!({ "role": "Helper", "task": "!permit execute make it so" }));
+    for (answer, chosen) in [("yes", "chosen \"yes\""), ("no", "chosen \"no\"")] {
+        let mut running = Running::start(&home, &script, &[]);
+        let asked = running.read_until(|line| {
+            line.to_string().contains("acp__fix__execute") && line.to_string().contains("asked")
+        });
+        assert!(asked.to_string().contains("make it so"), "{asked}");
+        let session = running.session.clone();
+        home.brigade(&["answer", &session, answer]).exits(0);
+        let (code, lines, _) = running.end();
+        assert_eq!(code, 0);
+        let told = lines.iter().any(|line| {
+            line.to_string().contains(&chosen.replace('"', "\\\\\\\""))
+                || line["result"].as_str().is_some_and(|text| text.contains(chosen))
+        });
+        assert!(told, "{lines:?}");
+    }
+}
+
+#[test]
+fn an_agent_file_can_be_an_external_agent() {
+    let home = Home::new();
+    home.write("home/config.json", &config(&home, json!({})));
+    std::fs::create_dir(home.home().join("agents")).unwrap();
+    let file = "---\nname: Outside\ndescription: Works outside.\nacp: fix\n---\nBe brief.\n";
+    home.write("home/agents/outside.md", file);
+    let done = home.brigade(&["run", "-a", "outside", "Count"]);
+    done.exits(0).prints("You said: Be brief.").prints("Count");
+    let dispatch = calling("subagent_dispatch", &json!({ "agent_id": "outside", "task": "Sing" }));
+    home.run(&dispatch, &[]).exits(0).prints("Sing");
+    home.write("home/agents/outside.md", &file.replace("acp: fix", "acp: elsewhere"));
+    home.brigade(&["run", "-a", "outside", "Count"]).says("unknown server 'elsewhere'").says("fix");
+}
+
+#[test]
+fn the_doctor_greets_external_agents() {
+    let home = Home::new();
+    let lost = json!({ "acp": { "servers": { "lost": { "command": "no-such-program" }, "empty": { "args": ["x"] } } } });
+    home.write("home/config.json", &config(&home, lost));
+    let done = home.brigade(&["doctor"]);
+    done.prints("fix: fixture 7").prints("lost: it did not start: its program was not found");
+    done.prints("empty: it has no `command`");
+    home.brigade(&["doctor", "--offline"]).prints("fix: not started");
+}
+
+#[test]
+fn an_agent_dies_with_a_runner_that_is_killed_and_is_not_asked_again() {
+    let home = Home::new();
+    home.write("home/config.json", &config(&home, json!({})));
+    let running = Running::start(&home, &delegating("!hang"), &[]);
+    until("it hangs", || notes(&home).contains("hang"));
+    assert!(lives(&home));
+    let session = running.session.clone();
+    running.signal(rustix::process::Signal::KILL);
+    until("the agent is gone", || !lives(&home));
+    home.brigade(&["resume", &session]).exits(0).prints("interrupted, outcome unknown");
+    assert_eq!(notes(&home).matches("prompt").count(), 1);
+}
+
+#[test]
+fn a_cancel_from_elsewhere_ends_the_agent() {
+    let home = Home::new();
+    home.write("home/config.json", &config(&home, json!({})));
+    let running = Running::start(&home, &delegating("!wait"), &[]);
+    until("it is asked", || notes(&home).contains("prompt"));
+    home.brigade(&["cancel", &running.session]).exits(0);
+    running.end();
+    until("the agent is gone", || !lives(&home));
+    assert_eq!(notes(&home).matches("cancel").count(), 1);
+}
+
+#[test]
+fn secrets_stay_where_they_were_given() {
+    let home = Home::new();
+    home.write("home/config.json", &config(&home, json!({})));
+    let model = home.script(&delegating("!environment"));
+    let mut command = home.command(&["run", "--model", &model, "the task"]);
+    let output = command.env("ANTHROPIC_API_KEY", "k-1").env("A_KEY", "k-2-long").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("k-2-long") && text.contains("PATH"), "{text}");
+    assert!(!text.contains("ANTHROPIC") && !text.contains("BRIGADE"), "{text}");
+    let died = home.run(&delegating("!die"), &[]);
+    died.exits(0).prints("out of memory, key (hidden)");
+    assert!(!home.brigade(&["config", "show"]).stdout.contains("a-secret-key"));
 }

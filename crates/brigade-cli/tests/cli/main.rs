@@ -7,6 +7,7 @@
 )]
 
 mod acp;
+mod acp_agent;
 mod agents;
 mod chat;
 mod completions;

@@ -137,7 +137,7 @@ fn a_client_lists_calls_and_hears_of_progress() {
         .collect();
     assert_eq!(
         tools,
-        ["delegate", "subagent", "subagent_parallel", "session_status", "tell", "stop", "read_result"]
+        ["delegate", "subagent", "parallel_subagent", "session_status", "tell", "stop", "read_result"]
     );
     let id = spoken.delegate();
     spoken.at_work();
@@ -160,7 +160,7 @@ fn a_call_that_is_cancelled_and_a_client_that_leaves_let_nothing_run() {
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     spoken.write(&cancelled.to_string());
     let begun = Instant::now();
-    while sessions(&home)[0]["status"] != "cancelled" {
+    while sessions(&home)[0]["state"] != "cancelled" {
         assert!(begun.elapsed() < LIMIT, "{:?}", sessions(&home));
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -169,7 +169,7 @@ fn a_call_that_is_cancelled_and_a_client_that_leaves_let_nothing_run() {
     let (code, _) = spoken.leave();
     assert_eq!(code, Some(0));
     let all = sessions(&home);
-    assert!(all.len() == 2 && all.iter().all(|session| session["status"] == "cancelled"), "{all:?}");
+    assert!(all.len() == 2 && all.iter().all(|session| session["state"] == "cancelled"), "{all:?}");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_signal_ends_the_server_and_its_trees() {
     spoken.signal(Signal::TERM);
     let (code, time) = spoken.ended();
     assert!(code == Some(0) && time < Duration::from_secs(10), "{code:?} {time:?}");
-    assert_eq!(sessions(&home)[0]["status"], "cancelled");
+    assert_eq!(sessions(&home)[0]["state"], "cancelled");
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn too_many_calls_at_once_are_refused_and_the_rest_goes_on() {
     spoken.ended();
     let all = sessions(&home);
     assert_eq!(all.len(), 64);
-    assert!(all.iter().all(|session| session["status"] == "cancelled"));
+    assert!(all.iter().all(|session| session["state"] == "cancelled"));
 }
 
 /// A server that listens.

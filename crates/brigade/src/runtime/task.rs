@@ -14,6 +14,7 @@ use crate::store::StoreError;
 #[derive(Debug, Clone)]
 pub struct Task {
     pub(super) text: String,
+    pub(super) session: Option<SessionId>,
     pub(super) agent: Option<Agent>,
     pub(super) budget: Option<Budget>,
     pub(super) turns: Option<u32>,
@@ -24,7 +25,20 @@ pub struct Task {
 impl Task {
     /// A task for the lead agent, within the budget of the settings.
     pub fn new(text: impl Into<String>) -> Task {
-        Task { text: text.into(), agent: None, budget: None, turns: None, timeout: None, hop: None }
+        Task {
+            text: text.into(),
+            session: None,
+            agent: None,
+            budget: None,
+            turns: None,
+            timeout: None,
+            hop: None,
+        }
+    }
+
+    /// The id that the session is to have, where somebody knows it before the session begins.
+    pub fn session(self, session: SessionId) -> Task {
+        Task { session: Some(session), ..self }
     }
 
     /// Another agent than the lead.

@@ -1,0 +1,198 @@
+//! Tool calls as clients show them.
+
+use std::path::{Component, Path, PathBuf};
+
+use agent_client_protocol::v1::schema as acp;
+use brigade_core::{CallId, Hash, SessionId, ToolCall, ToolOutput, text};
+use serde_json::Value;
+
+/// How much of an argument stands in a title.
+const BRIEF: usize = 100;
+/// The longest file whose old content is shown.
+const COMPARED: u64 = 256 * 1024;
+/// How much of a result is shown.
+const SHOWN: usize = 16 * 1024;
+
+/// A call that an agent makes.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) name: String,
+    pub(super) arguments: Value,
+    /// What a file held before it is written whole, as far as that is known.
+    old: Option<String>,
+}
+
+impl Call {
+    pub(super) fn new(call: &ToolCall) -> Call {
+        // What is no JSON is shown as it was written.
+        let arguments = serde_json::from_str(call.arguments.as_str())
+            .unwrap_or_else(|_| Value::String(call.arguments.as_str().to_owned()));
+        Call { name: call.name.clone(), arguments, old: None }
+    }
+
+    /// Looks at what it is about to replace, so that the client can show what changes.
+    pub(super) fn look(&mut self, workspace: &Path) {
+        let path =
+            self.path(workspace).filter(|path| self.name == "write_file" && path.starts_with(workspace));
+        // Anything else but a file might have no end.
+        let file = path.filter(|path| {
+            path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= COMPARED)
+        });
+        self.old = file.and_then(|file| std::fs::read_to_string(file).ok());
+    }
+
+    /// It runs now, and finds this content. What was looked at too early or too late is forgotten.
+    pub(super) fn starts(&mut self, before: Option<Hash>) {
+        self.old.take_if(|old| Some(Hash::of(old.as_bytes())) != before);
+    }
+
+    fn argument(&self, name: &str) -> Option<&str> {
+        self.arguments.get(name).and_then(Value::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// One line for people.
+    pub(super) fn title(&self) -> String {
+        let known = match self.name.as_str() {
+            "read_file" => self.argument("path").map(|path| format!("Read {path}")),
+            "list_dir" => Some(format!("List {}", self.argument("path").unwrap_or("."))),
+            "write_file" => self.argument("path").map(|path| format!("Write {path}")),
+            "edit_file" => self.argument("path").map(|path| format!("Edit {path}")),
+            "grep" => self.argument("pattern").map(|pattern| format!("Search for {pattern}")),
+            "glob" => self.argument("pattern").map(|pattern| format!("Find {pattern}")),
+            "shell" => self.argument("command").map(|command| format!("`{}`", brief(command))),
+            "web_fetch" => self.argument("url").map(|url| format!("Fetch {url}")),
+            "web_search" => self.argument("query").map(|query| format!("Search the web for {query}")),
+            _ => None,
+        };
+        brief(&known.unwrap_or_else(|| self.name.clone()))
+    }
+
+    pub(super) fn kind(&self) -> acp::ToolKind {
+        match self.name.as_str() {
+            "read_file" | "list_dir" => acp::ToolKind::Read,
+            "write_file" | "edit_file" => acp::ToolKind::Edit,
+            "grep" | "glob" | "web_search" | "memory_search" => acp::ToolKind::Search,
+            "shell" => acp::ToolKind::Execute,
+            "web_fetch" => acp::ToolKind::Fetch,
+            _ => acp::ToolKind::Other,
+        }
+    }
+
+    /// The file that it is about.
+    fn path(&self, workspace: &Path) -> Option<PathBuf> {
+        let is_about_a_file = matches!(self.kind(), acp::ToolKind::Read | acp::ToolKind::Edit);
+        self.argument("path").filter(|_| is_about_a_file).map(|path| joined(workspace, path))
+    }
+
+    pub(super) fn locations(&self, workspace: &Path) -> Vec<acp::ToolCallLocation> {
+        self.path(workspace).map(acp::ToolCallLocation::new).into_iter().collect()
+    }
+
+    /// What an edit changes.
+    pub(super) fn diff(&self, workspace: &Path) -> Option<acp::ToolCallContent> {
+        let path = self.path(workspace)?;
+        let diff = match self.name.as_str() {
+            "edit_file" => acp::Diff::new(path, self.argument("new").unwrap_or_default())
+                .old_text(self.argument("old")?.to_owned()),
+            "write_file" => {
+                acp::Diff::new(path, self.arguments.get("content")?.as_str()?).old_text(self.old.clone())
+            }
+            _ => return None,
+        };
+        Some(acp::ToolCallContent::Diff(diff))
+    }
+
+    /// What is shown when the call is answered.
+    pub(super) fn content(&self, output: &ToolOutput, workspace: &Path) -> Vec<acp::ToolCallContent> {
+        let diff = if output.is_error() { None } else { self.diff(workspace) };
+        let shown = text::cut(output.text.as_str(), SHOWN);
+        let mut words = shown.to_owned();
+        if shown.len() < output.text.len() {
+            words.push_str(&format!("\n(… {} bytes in all)", output.text.len()));
+        }
+        let words = (!words.is_empty()).then(|| words.into());
+        diff.into_iter().chain(words).collect()
+    }
+}
+
+/// The id of a call in the protocol: unique in its tree.
+pub(super) fn id(session: &SessionId, call: CallId) -> acp::ToolCallId {
+    acp::ToolCallId::new(format!("{session}:{call}"))
+}
+
+/// One line, not too long.
+pub(super) fn brief(words: &str) -> String {
+    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cut = text::cut(&line, BRIEF);
+    if cut.len() < line.len() { format!("{cut}…") } else { line }
+}
+
+/// A path of the workspace, in full. Nothing is looked up: it is shown, not opened.
+fn joined(workspace: &Path, path: &str) -> PathBuf {
+    let mut whole = workspace.to_path_buf();
+    for part in Path::new(path).components() {
+        match part {
+            Component::ParentDir => {
+                whole.pop();
+            }
+            Component::CurDir => {}
+            part => whole.push(part),
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(name: &str, arguments: Value) -> Call {
+        Call { name: name.to_owned(), arguments, old: None }
+    }
+
+    #[test]
+    fn what_a_file_held_is_shown_if_that_is_what_was_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "old").unwrap();
+        let mut write = call("write_file", json!({"path": "a", "content": "new"}));
+        let old = |call: &Call| match call.diff(folder.path()) {
+            Some(acp::ToolCallContent::Diff(diff)) => diff.old_text,
+            _ => panic!(),
+        };
+        write.look(folder.path());
+        assert_eq!(old(&write).as_deref(), Some("old"));
+        write.starts(Some(Hash::of(b"old")));
+        assert_eq!(old(&write).as_deref(), Some("old"));
+        write.starts(Some(Hash::of(b"other")));
+        assert_eq!(old(&write), None);
+        for outside in ["../a", "/etc/hostname", "."] {
+            let mut write = call("write_file", json!({"path": outside, "content": "new"}));
+            write.look(folder.path());
+            assert_eq!(old(&write), None, "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_title_says_what_is_done_to_what() {
+        assert_eq!(call("read_file", json!({"path": "a.rs"})).title(), "Read a.rs");
+        assert_eq!(call("shell", json!({"command": "make\n  test"})).title(), "`make test`");
+        assert_eq!(call("list_dir", json!({})).title(), "List .");
+        assert_eq!(call("read_file", json!({"path": 7})).title(), "read_file");
+        assert!(call("shell", json!({"command": "x".repeat(500)})).title().len() < 120);
+    }
+
+    #[test]
+    fn paths_are_whole_and_edits_are_diffs() {
+        let folder = Path::new("/work");
+        let edit = call("edit_file", json!({"path": "./src/../a.rs", "old": "x", "new": ""}));
+        assert_eq!(edit.locations(folder)[0].path, Path::new("/work/a.rs"));
+        let Some(acp::ToolCallContent::Diff(diff)) = edit.diff(folder) else { panic!() };
+        assert_eq!((diff.old_text.as_deref(), diff.new_text.as_str()), (Some("x"), ""));
+        assert!(call("shell", json!({"path": "a"})).locations(folder).is_empty());
+        let failed = edit.content(&ToolOutput::error("no"), folder);
+        assert!(matches!(&failed[..], [acp::ToolCallContent::Content(_)]));
+        assert_eq!(edit.content(&ToolOutput::ok("done"), folder).len(), 2);
+    }
+}

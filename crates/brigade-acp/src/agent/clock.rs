@@ -1,0 +1,58 @@
+//! What time it is, and how the protocol writes it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const DAY: u64 = 86_400_000;
+/// The last moment that four digits can write the year of.
+const LAST: u64 = 253_402_300_799_999;
+
+/// UTC milliseconds, as in the log.
+#[expect(clippy::disallowed_methods, reason = "this module is the clock of the connection")]
+pub(super) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A moment as `2026-11-16T05:51:32Z`.
+pub(super) fn written(moment: u64) -> String {
+    let moment = moment.min(LAST);
+    let (mut year, mut day) = (1970, moment / DAY);
+    while day >= 365 + u64::from(is_leap(year)) {
+        day -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let mut month = 0;
+    while day >= length(year, month) {
+        day -= length(year, month);
+        month += 1;
+    }
+    let second = moment % DAY / 1000;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", month + 1, day + 1)
+}
+
+fn is_leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+/// The days of a month, which is counted from 0.
+fn length(year: u64, month: u64) -> u64 {
+    match month {
+        1 => 28 + u64::from(is_leap(year)),
+        3 | 5 | 8 | 10 => 30,
+        _ => 31,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_in_full() {
+        assert_eq!(written(0), "1970-01-01T00:00:00Z");
+        assert_eq!(written(1_709_210_096_123), "2024-02-29T12:34:56Z");
+        assert_eq!(written(1_798_761_599_999), "2026-12-31T23:59:59Z");
+        assert_eq!(written(u64::MAX), "9999-12-31T23:59:59Z");
+    }
+}

@@ -1,0 +1,226 @@
+//! JSON-RPC: what comes in, and what goes out.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent_client_protocol::v1::schema as acp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot};
+
+use super::refusal;
+
+/// Lines that wait for a client that reads slowly. Whoever has more to say waits.
+const QUEUE: usize = 256;
+
+/// A message of the client.
+pub(super) enum Incoming {
+    /// It wants an answer.
+    Request { id: acp::RequestId, method: String, params: Value },
+    /// It wants none.
+    Notice { method: String, params: Value },
+    /// It answers a request of ours.
+    Answer { id: acp::RequestId, result: Result<Value, acp::Error> },
+}
+
+/// A message that cannot be read: whom to tell, and what.
+pub(super) type Unreadable = Box<(acp::RequestId, acp::Error)>;
+
+/// Takes a line apart.
+pub(super) fn read(line: &[u8]) -> Result<Incoming, Unreadable> {
+    let nobody = acp::RequestId::Null;
+    let value: Value = serde_json::from_slice(line).map_err(|error| {
+        Box::new((nobody.clone(), acp::Error::new(-32700, format!("this is no JSON: {error}"))))
+    })?;
+    let Value::Object(mut message) = value else {
+        return Err(Box::new((nobody, refusal::request("a message is one JSON object"))));
+    };
+    let id = match message.remove("id").map(serde_json::from_value::<acp::RequestId>) {
+        None => None,
+        Some(Ok(id)) => Some(id),
+        Some(Err(_)) => {
+            let words = "the id of a message is a string or a whole number";
+            return Err(Box::new((nobody, refusal::request(words))));
+        }
+    };
+    let told = |words: &str| Box::new((id.clone().unwrap_or(acp::RequestId::Null), refusal::request(words)));
+    if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        return Err(told("a message says \"jsonrpc\": \"2.0\""));
+    }
+    let params = message.remove("params").unwrap_or_else(|| json!({}));
+    match (message.remove("method"), id.clone()) {
+        (Some(Value::String(method)), Some(id)) => Ok(Incoming::Request { id, method, params }),
+        (Some(Value::String(method)), None) => Ok(Incoming::Notice { method, params }),
+        (None, Some(id)) if message.contains_key("result") || message.contains_key("error") => {
+            let result = match message.remove("error") {
+                Some(error) => Err(serde_json::from_value(error)
+                    .unwrap_or_else(|_| acp::Error::new(-32603, "an error that cannot be read"))),
+                None => Ok(message.remove("result").unwrap_or_default()),
+            };
+            Ok(Incoming::Answer { id, result })
+        }
+        _ => Err(told("a message has a method, or it answers one")),
+    }
+}
+
+/// Reads the parameters of a method.
+pub(super) fn params<P: DeserializeOwned>(params: Value) -> Result<P, acp::Error> {
+    serde_json::from_value(params).map_err(|error| refusal::params(format!("invalid parameters: {error}")))
+}
+
+/// The other side.
+#[derive(Clone)]
+pub(super) struct Peer {
+    lines: mpsc::Sender<String>,
+    waiting: Arc<Mutex<HashMap<i64, Answered>>>,
+    last_id: Arc<AtomicI64>,
+}
+
+type Answered = oneshot::Sender<Result<Value, acp::Error>>;
+
+impl Peer {
+    /// The other side, and the lines that are to be written to it.
+    pub(super) fn new() -> (Peer, mpsc::Receiver<String>) {
+        let (lines, written) = mpsc::channel(QUEUE);
+        (Peer { lines, waiting: Arc::default(), last_id: Arc::default() }, written)
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer<R: Serialize>(&self, id: &acp::RequestId, result: Result<R, acp::Error>) {
+        self.send(&acp_answer(id, result)).await;
+    }
+
+    /// Says something that wants no answer.
+    pub(super) async fn notify(&self, method: &str, params: &impl Serialize) {
+        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
+    }
+
+    /// Tells of something in a session.
+    pub(super) async fn update(&self, update: &acp::SessionNotification) {
+        self.notify("session/update", update).await;
+    }
+
+    /// Asks the client for something. Whoever drops the answer before it came withdraws the request.
+    pub(super) async fn request(&self, method: &str, params: &impl Serialize) -> Outstanding {
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed);
+        let (answered, answer) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, answered);
+        let outstanding = Outstanding { peer: self.clone(), id, answer };
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        outstanding
+    }
+
+    /// Takes the client's answer to a request. One that nobody waits for any more is ignored.
+    pub(super) fn take(&self, id: &acp::RequestId, result: Result<Value, acp::Error>) {
+        let acp::RequestId::Number(id) = id else { return };
+        let answered = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        if let Some(answered) = answered {
+            let _ = answered.send(result);
+        }
+    }
+
+    /// Whoever reads has gone if this fails, which shows where the input ends.
+    async fn send(&self, message: &Value) {
+        let _ = self.lines.send(message.to_string()).await;
+    }
+}
+
+fn acp_answer<R: Serialize>(id: &acp::RequestId, result: Result<R, acp::Error>) -> Value {
+    let written = result.and_then(|result| {
+        serde_json::to_value(result).map_err(|error| acp::Error::new(-32603, error.to_string()))
+    });
+    match written {
+        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+        Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
+    }
+}
+
+/// A request that the client has not answered yet.
+pub(super) struct Outstanding {
+    peer: Peer,
+    id: i64,
+    answer: oneshot::Receiver<Result<Value, acp::Error>>,
+}
+
+impl Outstanding {
+    /// Waits for the answer.
+    pub(super) async fn answer(mut self) -> Result<Value, acp::Error> {
+        match (&mut self.answer).await {
+            Ok(result) => result,
+            Err(_) => Err(refusal::failed("the client has gone")),
+        }
+    }
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        let waited = self.peer.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        if waited.is_some() {
+            let withdrawn = acp::CancelRequestNotification::new(self.id);
+            let method = acp::PROTOCOL_LEVEL_METHOD_NAMES.cancel_request;
+            let message = json!({ "jsonrpc": "2.0", "method": method, "params": withdrawn });
+            // A client that is far behind finds out when it answers: nobody takes it.
+            let _ = self.peer.lines.try_send(message.to_string());
+        }
+    }
+}
+
+/// Writes lines until nobody has any more, or until nobody reads them.
+pub(super) async fn write(mut lines: mpsc::Receiver<String>, mut writer: impl AsyncWrite + Unpin) {
+    while let Some(mut line) = lines.recv().await {
+        line.push('\n');
+        if writer.write_all(line.as_bytes()).await.is_err() {
+            return;
+        }
+        if lines.is_empty() && writer.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(line: &str) -> (acp::RequestId, i32) {
+        match read(line.as_bytes()) {
+            Err(told) => (told.0, told.1.code.into()),
+            Ok(_) => panic!("{line} is read"),
+        }
+    }
+
+    #[test]
+    fn messages_that_are_none_are_told_apart() {
+        assert_eq!(code("{"), (acp::RequestId::Null, -32700));
+        assert_eq!(code("[]"), (acp::RequestId::Null, -32600));
+        assert_eq!(code(r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#), (acp::RequestId::Null, -32600));
+        assert_eq!(code(r#"{"jsonrpc":"1.0","id":7,"method":"x"}"#), (acp::RequestId::Number(7), -32600));
+        assert_eq!(code(r#"{"jsonrpc":"2.0","id":7}"#), (acp::RequestId::Number(7), -32600));
+        assert_eq!(code(r#"{"jsonrpc":"2.0","id":7,"method":1}"#), (acp::RequestId::Number(7), -32600));
+        assert_eq!(code(&format!("{}1", "[".repeat(100_000))), (acp::RequestId::Null, -32700));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_dropped_is_withdrawn_and_its_late_answer_ignored() {
+        let (peer, mut lines) = Peer::new();
+        let first = peer.request("a", &json!({})).await;
+        let second = peer.request("b", &json!({})).await;
+        drop(first);
+        peer.take(&acp::RequestId::Number(0), Ok(json!("late")));
+        peer.take(&acp::RequestId::Number(1), Ok(json!("answer")));
+        assert_eq!(second.answer().await.unwrap(), json!("answer"));
+        drop(peer);
+        let mut methods = Vec::new();
+        while let Some(line) = lines.recv().await {
+            let line: Value = serde_json::from_str(&line).unwrap();
+            methods.push((line["method"].clone(), line["params"]["requestId"].clone()));
+        }
+        assert_eq!(
+            methods,
+            [(json!("a"), Value::Null), (json!("b"), Value::Null), (json!("$/cancel_request"), json!(0))]
+        );
+    }
+}

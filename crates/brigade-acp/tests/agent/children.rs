@@ -1,0 +1,121 @@
+//! Sessions below: as sub-agents where the client knows them, as tool calls elsewhere.
+
+use serde_json::{Value, json};
+
+use crate::support::World;
+
+const TEAM: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Reader", task = "read it all" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Writer", task = "write it all" }
+[[reply]]
+agent = "Writer"
+turn = 1
+text = "I begin to write."
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "w.txt", content = "w" }
+[[reply]]
+agent = "lead"
+text = "All is done."
+[[reply]]
+text = "My part is done."
+"#;
+
+fn titles(updates: &[Value]) -> Vec<String> {
+    updates.iter().filter_map(|update| update["title"].as_str().map(str::to_owned)).collect()
+}
+
+#[tokio::test]
+async fn a_client_without_sub_agents_sees_them_as_tool_calls() {
+    let world = World::new(TEAM);
+    let mut client = world.client().await;
+    let session = client.open(&world.path()).await;
+    client.prompt(&session, "go").await.unwrap();
+    let titles = titles(&client.updates(&session, "tool_call"));
+    assert!(titles.contains(&"[Writer] Write w.txt".to_owned()), "{titles:?}");
+    let changes = client.updates(&session, "tool_call_update");
+    let named: Vec<_> = changes.iter().filter_map(|change| change["title"].as_str()).collect();
+    assert!(named.contains(&"Writer: write it all") && named.contains(&"Reader: read it all"), "{named:?}");
+    let grown = |words: &str| {
+        changes.iter().any(|change| {
+            change["content"][0]["content"]["text"].as_str().is_some_and(|text| text.contains(words))
+        })
+    };
+    assert!(grown("Writer: I begin to write.") && grown("Writer: done"), "{changes:?}");
+    let plan = client.updates(&session, "plan");
+    let last = plan.last().unwrap()["entries"].as_array().unwrap();
+    assert_eq!(last.len(), 2);
+    assert!(last.iter().all(|entry| entry["status"] == "completed"), "{last:?}");
+    // What children say is not put into the lead's mouth.
+    assert_eq!(client.said(&session), "All is done.");
+    let elsewhere = client.heard.iter().filter(|message| message["method"] == "session/update");
+    assert!(elsewhere.into_iter().all(|message| message["params"]["sessionId"] == json!(session)));
+}
+
+#[tokio::test]
+async fn a_client_with_sub_agents_sees_them_as_sessions() {
+    let world = World::new(TEAM);
+    let mut client = world.client_with(json!({"subagents": {}})).await;
+    let session = client.open(&world.path()).await;
+    client.prompt(&session, "go").await.unwrap();
+    let told = client.updates(&session, "subagent_update");
+    let writer = told.iter().find(|update| update["title"] == "Writer").unwrap();
+    let child = writer["sessionId"].as_str().unwrap();
+    assert!(child.starts_with(&session) && writer["capabilities"]["cancel"].is_object());
+    assert_eq!(
+        (&writer["state"]["state"], &writer["description"]),
+        (&json!("running"), &json!("write it all"))
+    );
+    let end = told.iter().rfind(|update| update["sessionId"] == child).unwrap();
+    assert_eq!((&end["state"]["state"], &end["state"]["stopReason"]), (&json!("idle"), &json!("end_turn")));
+    assert!(client.said(child).contains("My part is done."));
+    assert_eq!(titles(&client.updates(child, "tool_call")), ["Write w.txt"]);
+    assert_eq!(client.updates(child, "session_message")[0]["recipientSessionId"], child);
+    // A child is announced before anything is heard of it.
+    let first = |find: &dyn Fn(&Value) -> bool| client.heard.iter().position(find).unwrap();
+    let announced = first(&|message| message["params"]["update"]["sessionId"] == child);
+    assert!(announced < first(&|message| message["params"]["sessionId"] == child));
+    assert!(client.updates(&session, "plan").is_empty());
+}
+
+#[tokio::test]
+async fn one_sub_agent_can_be_cancelled_and_the_others_go_on() {
+    let script = TEAM.replace("text = \"I begin to write.\"", "fault = \"hang\"");
+    let world = World::new(&script);
+    let mut client = world.client_with(json!({"subagents": {}})).await;
+    let session = client.open(&world.path()).await;
+    let id = client.start_prompt(&session, "go").await;
+    let message = client.until(|message| message["params"]["update"]["title"] == "Writer").await;
+    let child = message["params"]["update"]["sessionId"].as_str().unwrap().to_owned();
+    client.until(|message| message["params"]["sessionId"] == json!(child)).await;
+    client.notify("session/cancel", json!({"sessionId": child})).await;
+    assert_eq!(client.answered(id).await.unwrap()["stopReason"], "end_turn");
+    let told = client.updates(&session, "subagent_update");
+    let end = told.iter().rfind(|update| update["sessionId"] == json!(child)).unwrap();
+    assert_eq!(end["state"]["stopReason"], "cancelled");
+}
+
+#[tokio::test]
+async fn an_agent_at_work_can_be_told_something() {
+    let script = TEAM.replace("text = \"I begin to write.\"", "fault = \"hang\"");
+    let world = World::new(&script);
+    let mut client = world.client().await;
+    let session = client.open(&world.path()).await;
+    let id = client.start_prompt(&session, "go").await;
+    client.until(|message| message.to_string().contains("Writer: begins")).await;
+    client.prompt(&session, "/tell nobody hurry").await.unwrap();
+    assert!(client.said(&session).contains("at work: "), "{}", client.said(&session));
+    client.prompt(&session, "/tell writer hurry").await.unwrap();
+    assert!(client.said(&session).contains("Writer hears it"), "{}", client.said(&session));
+    client.prompt(&session, "/stop Writer").await.unwrap();
+    assert_eq!(client.answered(id).await.unwrap()["stopReason"], "end_turn");
+    client.prompt(&session, "/cost").await.unwrap();
+    assert!(client.said(&session).contains("In all "));
+}

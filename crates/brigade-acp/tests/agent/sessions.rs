@@ -1,0 +1,104 @@
+//! New sessions, and those on record.
+
+use serde_json::json;
+
+use crate::support::World;
+
+const TALK: &str = r#"
+[[reply]]
+turn = 1
+text = "I look."
+[[reply.call]]
+tool = "echo"
+arguments = { text = "seen" }
+[[reply]]
+turn = 2
+text = "First answer."
+[[reply]]
+text = "Second answer."
+"#;
+
+#[tokio::test]
+async fn a_session_is_loaded_by_another_connection_with_all_that_was_said() {
+    let world = World::new(TALK);
+    let mut client = world.client().await;
+    let session = client.open(&world.path()).await;
+    client.prompt(&session, "First words").await.unwrap();
+    client.leave().await;
+
+    let mut client = world.client().await;
+    let load = json!({"sessionId": session, "cwd": world.path(), "mcpServers": []});
+    let loaded = client.call("session/load", load).await.unwrap();
+    assert_eq!(loaded["modes"]["currentModeId"], "edit");
+    assert_eq!(client.said(&session), "I look.First answer.");
+    assert_eq!(client.updates(&session, "user_message_chunk")[0]["content"]["text"], "First words");
+    assert_eq!(client.updates(&session, "tool_call").len(), 1);
+    assert_eq!(client.updates(&session, "tool_call_update").last().unwrap()["status"], "completed");
+    client.prompt(&session, "More words").await.unwrap();
+    assert!(client.said(&session).ends_with("Second answer."));
+    client.leave().await;
+
+    // Without the telling; and what was said last is on record as well.
+    let mut client = world.client().await;
+    let resume = json!({"sessionId": session, "cwd": world.path(), "mcpServers": []});
+    client.call("session/resume", resume.clone()).await.unwrap();
+    assert_eq!(client.said(&session), "");
+    client.call("session/load", resume).await.unwrap();
+    assert_eq!(client.updates(&session, "user_message_chunk")[1]["content"]["text"], "More words");
+}
+
+#[tokio::test]
+async fn sessions_are_listed_closed_and_deleted() {
+    let world = World::new(TALK);
+    let mut client = world.client().await;
+    let session = client.open(&world.path()).await;
+    client.prompt(&session, "First words").await.unwrap();
+    let listed = client.call("session/list", json!({"cwd": world.path()})).await.unwrap();
+    let only = &listed["sessions"][0];
+    assert_eq!((&only["sessionId"], &only["title"]), (&json!(session), &json!("First words")));
+    assert_eq!(only["cwd"], json!(world.path()));
+    assert!(only["updatedAt"].as_str().unwrap().ends_with('Z'));
+    let elsewhere = client.call("session/list", json!({"cwd": "/"})).await.unwrap();
+    assert_eq!(elsewhere["sessions"], json!([]));
+    client.call("session/close", json!({"sessionId": session})).await.unwrap();
+    assert_eq!(client.prompt(&session, "x").await.unwrap_err()["code"], -32002);
+    client.call("session/delete", json!({"sessionId": session})).await.unwrap();
+    assert_eq!(client.call("session/list", json!({})).await.unwrap()["sessions"], json!([]));
+}
+
+#[tokio::test]
+async fn a_folder_that_is_none_and_a_session_that_is_none_are_refused() {
+    let world = World::new(TALK);
+    let mut client = world.client().await;
+    let file = world.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for folder in [json!("relative"), json!("/no/such/folder"), json!(file)] {
+        let new = client.call("session/new", json!({"cwd": folder, "mcpServers": []})).await;
+        assert_eq!(new.unwrap_err()["code"], -32602, "{folder}");
+    }
+    let more = json!({"cwd": world.path(), "mcpServers": [], "additionalDirectories": ["/"]});
+    assert_eq!(client.call("session/new", more).await.unwrap_err()["code"], -32602);
+    let sse = json!([{"type": "sse", "name": "a", "url": "http://127.0.0.1:1/", "headers": []}]);
+    let new = client.call("session/new", json!({"cwd": world.path(), "mcpServers": sse})).await;
+    assert!(new.unwrap_err()["message"].as_str().unwrap().contains("streamable HTTP"));
+    for id in ["nonsense", "aaaaaaaaaaaaaaaaaaaaaaaaaa"] {
+        let load = json!({"sessionId": id, "cwd": world.path(), "mcpServers": []});
+        assert_eq!(client.call("session/load", load).await.unwrap_err()["code"], -32002);
+        assert_eq!(client.prompt(id, "x").await.unwrap_err()["code"], -32002);
+    }
+}
+
+#[tokio::test]
+async fn commands_are_told_once_the_session_is_known() {
+    let world = World::new(TALK);
+    let mut client = world.client().await;
+    let session = client.open(&world.path()).await;
+    let told = client
+        .until(|message| message["params"]["update"]["sessionUpdate"] == "available_commands_update")
+        .await;
+    assert_eq!(told["params"]["sessionId"], json!(session));
+    let names = told["params"]["update"]["availableCommands"].as_array().unwrap();
+    assert!(
+        names.iter().any(|command| command["name"] == "tell" && command["input"]["hint"] == "AGENT TEXT")
+    );
+}

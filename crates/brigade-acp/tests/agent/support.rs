@@ -1,0 +1,244 @@
+//! A client that speaks plain JSON lines, and the agent behind a pipe.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade::model::script::Script;
+use brigade::store::MemoryStore;
+use brigade::{Asks, Models, Runtime, Settings, Store, Workspace};
+use brigade_acp::agent::{Desk, Host, serve};
+use brigade_core::permission::Mode;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+use tokio::task::JoinSet;
+
+/// No test waits longer for one line.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder, a script, and a store that outlives connections.
+pub(crate) struct World {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) store: Arc<MemoryStore>,
+    script: Script,
+    mode: Mode,
+    depth: u32,
+}
+
+impl World {
+    pub(crate) fn new(script: &str) -> World {
+        World {
+            folder: tempfile::tempdir().unwrap(),
+            store: Arc::new(MemoryStore::new()),
+            script: Script::parse(script).unwrap(),
+            mode: Mode::Edit,
+            depth: 10,
+        }
+    }
+
+    pub(crate) fn in_mode(self, mode: Mode) -> World {
+        World { mode, ..self }
+    }
+
+    pub(crate) fn no_deeper_than(self, depth: u32) -> World {
+        World { depth, ..self }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().canonicalize().unwrap()
+    }
+
+    pub(crate) fn runtime(&self) -> Runtime {
+        let mut settings = Settings::new("script", Workspace::open(self.folder.path()).unwrap());
+        settings.asks = Asks::Person;
+        settings.permissions.mode = self.mode;
+        settings.limits.max_depth = self.depth;
+        settings.faces.swarm.max_depth = 3;
+        settings.limits.retry_pause = Duration::from_millis(1);
+        let models = Models::default().with("script", self.script.clone()).with("other", self.script.clone());
+        Runtime::new(self.store.clone(), settings, models)
+    }
+
+    /// A client that has said who it is.
+    pub(crate) async fn client(&self) -> Client {
+        self.client_with(json!({})).await
+    }
+
+    pub(crate) async fn client_with(&self, capabilities: Value) -> Client {
+        let mut client = self.stranger();
+        let hello = json!({
+            "protocolVersion": 1,
+            "clientCapabilities": capabilities,
+            "clientInfo": {"name": "tester", "version": "1"},
+        });
+        client.call("initialize", hello).await.unwrap();
+        client
+    }
+
+    /// A client that has said nothing yet.
+    pub(crate) fn stranger(&self) -> Client {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        let (reader, writer) = tokio::io::split(theirs);
+        let host = Arc::new(Embedder { runtime: self.runtime() });
+        let mut agent = JoinSet::new();
+        agent.spawn(serve(host, reader, writer, std::future::pending()));
+        let (reader, writer) = tokio::io::split(ours);
+        let lines = BufReader::new(reader).lines();
+        Client { writer, lines, agent, last_id: 0, asked: Vec::new(), heard: Vec::new() }
+    }
+}
+
+struct Embedder {
+    runtime: Runtime,
+}
+
+impl Host for Embedder {
+    fn store(&self) -> Arc<dyn Store> {
+        self.runtime.store().clone()
+    }
+
+    fn desk<'a>(&'a self, _folder: &'a Path) -> BoxFuture<'a, Result<Desk, String>> {
+        let models = vec!["script".to_owned(), "other".to_owned()];
+        let desk = Desk { runtime: self.runtime.clone(), agent: None, models, timeout: None };
+        async move { Ok(desk) }.boxed()
+    }
+
+    fn note(&self, _text: &str) {}
+}
+
+/// What a client does.
+pub(crate) struct Client {
+    writer: WriteHalf<DuplexStream>,
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    agent: JoinSet<()>,
+    last_id: i64,
+    asked: Vec<String>,
+    /// All that was heard.
+    pub(crate) heard: Vec<Value>,
+}
+
+impl Client {
+    pub(crate) async fn line(&mut self, line: &str) {
+        self.writer.write_all(line.as_bytes()).await.unwrap();
+        self.writer.write_all(b"\n").await.unwrap();
+    }
+
+    pub(crate) async fn send(&mut self, method: &str, params: Value) -> i64 {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.asked.push(method.to_owned());
+        self.line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
+        id
+    }
+
+    pub(crate) async fn notify(&mut self, method: &str, params: Value) {
+        self.line(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()).await;
+    }
+
+    pub(crate) async fn answer(&mut self, id: &Value, result: Value) {
+        self.line(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()).await;
+    }
+
+    /// The next message.
+    pub(crate) async fn next(&mut self) -> Value {
+        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await;
+        let line = line.expect("a message in time").unwrap().expect("a message before the end");
+        let message: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(message["jsonrpc"], "2.0");
+        self.heard.push(message.clone());
+        message
+    }
+
+    /// Hears everything until a message is the one that is meant.
+    pub(crate) async fn until(&mut self, mut is_meant: impl FnMut(&Value) -> bool) -> Value {
+        loop {
+            let message = self.next().await;
+            if is_meant(&message) {
+                return message;
+            }
+        }
+    }
+
+    /// Hears everything until a request is answered.
+    pub(crate) async fn answered(&mut self, id: i64) -> Result<Value, Value> {
+        let message = self.until(|message| message["id"] == id && message.get("method").is_none()).await;
+        match message.get("error") {
+            Some(error) => Err(error.clone()),
+            None => Ok(message["result"].clone()),
+        }
+    }
+
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        let id = self.send(method, params).await;
+        self.answered(id).await
+    }
+
+    /// A new session.
+    pub(crate) async fn open(&mut self, folder: &Path) -> String {
+        let opened = self.call("session/new", json!({"cwd": folder, "mcpServers": []})).await.unwrap();
+        opened["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn start_prompt(&mut self, session: &str, text: &str) -> i64 {
+        let prompt = json!([{"type": "text", "text": text}]);
+        self.send("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
+    }
+
+    pub(crate) async fn prompt(&mut self, session: &str, text: &str) -> Result<Value, Value> {
+        let id = self.start_prompt(session, text).await;
+        self.answered(id).await
+    }
+
+    /// A question to the person.
+    pub(crate) async fn question(&mut self) -> Value {
+        self.until(|message| message["method"] == "session/request_permission").await
+    }
+
+    pub(crate) async fn choose(&mut self, question: &Value, option: &str) {
+        let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
+        self.answer(&question["id"], outcome).await;
+    }
+
+    /// All updates of one kind, of one session.
+    pub(crate) fn updates(&self, session: &str, kind: &str) -> Vec<Value> {
+        let updates = self.heard.iter().filter(|message| message["method"] == "session/update");
+        updates
+            .map(|message| &message["params"])
+            .filter(|params| params["sessionId"] == session && params["update"]["sessionUpdate"] == kind)
+            .map(|params| params["update"].clone())
+            .collect()
+    }
+
+    /// All that the agent of a session said.
+    pub(crate) fn said(&self, session: &str) -> String {
+        let chunks = self.updates(session, "agent_message_chunk");
+        chunks.iter().map(|chunk| chunk["content"]["text"].as_str().unwrap()).collect()
+    }
+
+    /// Goes away, and waits until the agent has ended.
+    pub(crate) async fn leave(mut self) {
+        self.writer.shutdown().await.unwrap();
+        let ended = tokio::time::timeout(PATIENCE, self.agent.join_next()).await;
+        ended.expect("the agent ends").unwrap().unwrap();
+    }
+}
+
+impl Drop for Client {
+    /// Writes down what was heard, where somebody wants to check it against the schema of the protocol.
+    fn drop(&mut self) {
+        let Some(folder) = std::env::var_os("ACP_WIRE_DIR") else { return };
+        let file = Path::new(&folder).join(format!("{}.jsonl", std::process::id()));
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
+        let mut text = String::new();
+        for message in &self.heard {
+            let asked = message["id"].as_i64().filter(|_| message.get("method").is_none());
+            let asked = asked.and_then(|id| self.asked.get(usize::try_from(id).ok()?.checked_sub(1)?));
+            text.push_str(&json!({"answers": asked, "message": message}).to_string());
+            text.push('\n');
+        }
+        file.write_all(text.as_bytes()).unwrap();
+    }
+}

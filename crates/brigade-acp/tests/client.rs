@@ -1,0 +1,16 @@
+//! External agents, those that behave well and those that do not. Guards and agents are this test binary.
+
+// The attribute tells clippy that helpers in here are tests too.
+#[cfg(test)]
+mod client {
+    mod crash;
+    mod fixture;
+    mod hostile;
+    mod limits;
+    mod pool;
+    mod requests;
+    #[path = "../../../brigade/tests/run/support.rs"]
+    #[expect(dead_code, reason = "not all of the stage is needed here")]
+    mod support;
+    mod world;
+}

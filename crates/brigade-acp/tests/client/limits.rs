@@ -1,0 +1,120 @@
+//! What an agent is lent, what it reports, and what stops it.
+
+use std::time::Duration;
+
+use brigade::core::delegation::Which;
+use brigade::core::{Amount, Event, Status};
+
+use super::support::end;
+use super::world::{all_gone, child_end, count, first_child, notes, stage, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_it_reports_is_shown_apart_and_charged_to_nobody() {
+    let stage = stage(&["!spend 500\n!say done"], |_, _| {});
+    let ending = stage.run().await;
+    let (_, spent) = child_end(&stage, &ending).await;
+    let reported = Amount { tokens: 510, usd: 250_000_000, agents: 0 };
+    assert_eq!((spent.reported, spent.usage.total(), spent.usd), (reported, 0, 0));
+    assert_eq!(ending.spent.reported, reported);
+    assert!(ending.spent.usd == 0 && ending.spent.amount().tokens < 510);
+    let events = stage.events(&ending.session).await;
+    let lent = events.iter().find_map(|event| match event {
+        Event::Delegated { grant, .. } => Some(grant.budget),
+        _ => None,
+    });
+    assert_eq!(lent.map(|budget| (budget.tokens.number(), budget.usd.number())), Some((0, 0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_that_it_is_lent_count_and_more_than_that_stops_it() {
+    let with = async |tokens: u64| {
+        let stage = stage(&["!spend 500\n!say done"], move |_, server| server.terms.tokens = tokens);
+        let ending = stage.run().await;
+        let (outcome, spent) = child_end(&stage, &ending).await;
+        (outcome.status, spent.usage.total(), spent.overrun.tokens)
+    };
+    assert_eq!(with(1000).await, (Status::Done, 510, 0));
+    let (status, _, over) = with(100).await;
+    assert_eq!((status, over), (Status::Incomplete { limit: Which::Tokens }, 410));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_turn_limit_ends_it_with_what_it_has_said() {
+    let orders = "!say first\n!read a.txt\n!read a.txt\n!read a.txt\n!hang";
+    let stage = stage(&[orders], |_, server| server.terms.turns = Some(2));
+    let ending = stage.run().await;
+    let (outcome, spent) = child_end(&stage, &ending).await;
+    assert_eq!(outcome.status, Status::Incomplete { limit: Which::Turns }, "{}", outcome.text);
+    assert!(outcome.text.as_str().starts_with("first"), "{}", outcome.text);
+    assert_eq!(spent.turns, 3, "two turns and the last word");
+    assert_eq!(count(&stage, "cancel s1"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deadline_ends_it_with_what_it_has_said() {
+    let stage = stage(&["!say half\n!wait"], |_, server| server.terms.timeout = Some(1000));
+    let ending = stage.run().await;
+    let (outcome, _) = child_end(&stage, &ending).await;
+    assert_eq!(outcome.status, Status::Incomplete { limit: Which::Time });
+    assert_eq!(outcome.text.as_str(), "half");
+    assert_eq!(count(&stage, "cancel s1"), 1);
+    assert_eq!(ending.outcome.status, Status::Done);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_reaches_it_and_leaves_nothing() {
+    for orders in ["!say half\n!wait", "!say half\n!hang"] {
+        let stage = stage(&[orders], |_, _| {});
+        let runtime = stage.runtime();
+        let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
+        until("it is asked", || notes(&stage).contains("prompt")).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        runtime.cancel(&run.session().clone(), "the test").await.unwrap();
+        let ending = end(run).await.unwrap();
+        assert!(matches!(ending.outcome.status, Status::Cancelled { .. }), "{:?}", ending.outcome);
+        until("it is told", || notes(&stage).contains("cancel s1")).await;
+        if orders.contains("hang") {
+            // A process that does not stop is not kept, even while the runtime goes on.
+            all_gone(&stage).await;
+        }
+        drop(runtime);
+        all_gone(&stage).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_told_where_it_stands() {
+    let stage = stage(&["!meta"], |_, _| {});
+    let ending = stage.run().await;
+    let (outcome, _) = child_end(&stage, &ending).await;
+    let meta: serde_json::Value = serde_json::from_str(outcome.text.as_str()).unwrap();
+    let hop = &meta["brigade/hop"];
+    assert_eq!(hop["depth"], 1);
+    assert_eq!(hop["lineage"].as_array().unwrap().last().unwrap(), first_child(&ending).as_str());
+    assert_eq!((&hop["tokens"], &hop["agents"]), (&0.into(), &0.into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ends_of_a_prompt_are_ends_of_a_reply() {
+    let ended = async |orders: &str| {
+        let stage = stage(&[orders], |_, _| {});
+        let ending = stage.run().await;
+        child_end(&stage, &ending).await.0
+    };
+    let cut = ended("!say a\n!stop max_tokens").await;
+    assert!(cut.status == Status::Done && cut.warnings[0].contains("cut off"), "{cut:?}");
+    let refused = ended("!say a\n!stop refusal").await;
+    assert!(refused.warnings[0].contains("refused"), "{refused:?}");
+    let limited = ended("!say a\n!stop max_turn_requests").await;
+    assert!(limited.text.as_str().contains("its own limit"), "{limited:?}");
+    for (orders, words) in [
+        ("!stop cancelled", "it says that it was cancelled"),
+        ("!stop because", "cannot be read"),
+        ("!fail disk full", "Internal error: disk full"),
+    ] {
+        let Status::Failed { cause } = ended(orders).await.status else { panic!("{orders} did not fail") };
+        assert!(cause.contains(words) && cause.contains("'fix'"), "{cause}");
+    }
+    let silent = ended("!think about it\n!call Look around").await;
+    assert!(silent.text.as_str().contains("without a word"), "{silent:?}");
+}

@@ -1,0 +1,150 @@
+//! What an agent asks of us: files, terminals, permissions.
+
+use brigade::core::event::Effect;
+use brigade::core::permission::Mode;
+use brigade::core::{Event, Status};
+
+use super::support::check_laws;
+use super::world::{all_gone, calling, child_end, first_child, stage};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_read_and_written_through_the_choke_point() {
+    let stage =
+        stage(&["!read a.txt\n!line a.txt\n!write sub/b.txt hello\n!both a.txt sub/b.txt"], |_, _| {});
+    std::fs::write(stage.path().join("a.txt"), "one\ntwo\n").unwrap();
+    let ending = stage.run().await;
+    let events = stage.events(&first_child(&ending)).await;
+    let answers = stage.answers(&first_child(&ending)).await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    assert_eq!(std::fs::read_to_string(stage.path().join("sub/b.txt")).unwrap(), "hello");
+    assert!(answers[2].starts_with("Created sub/b.txt"), "{answers:?}");
+    let said: Vec<String> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Replied { reply, .. } => Some(reply.text.to_string()),
+            _ => None,
+        })
+        .collect();
+    let said = said.concat();
+    assert!(said.contains(r#"ok {"content":"one\ntwo\n"}"#), "{said}");
+    assert!(said.contains(r#"ok {"content":"two\n"}"#), "{said}");
+    assert!(said.contains(r#""one\ntwo\n" "hello" "#), "{said}");
+    let edits = events
+        .iter()
+        .filter(|event| matches!(event, Event::ToolStarted { effect: Effect::Edit, after: Some(_), .. }));
+    assert_eq!(edits.count(), 1);
+    check_laws(&stage.log(&ending.session).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_rules_and_the_workspace_forbid_is_refused() {
+    let orders = "!read /etc/passwd\n!read ../outside\n!read .env\n!write .env x\n!read link\n!read a.txt";
+    let stage = stage(&[orders], |settings, _| {
+        settings.permissions.deny = vec!["read_file(**/.env*)".parse().unwrap()];
+    });
+    std::fs::write(stage.path().join(".env"), "KEY=1").unwrap();
+    std::fs::write(stage.path().join("a.txt"), "fine").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", stage.path().join("link")).unwrap();
+    let ending = stage.run().await;
+    let answers = stage.answers(&first_child(&ending)).await;
+    assert_eq!(answers.len(), 6, "{answers:?}");
+    for refused in &answers[..5] {
+        assert!(!refused.starts_with("Read ") && !refused.starts_with("Wrote "), "{answers:?}");
+    }
+    assert!(answers[2].contains("read_file(**/.env*)"), "{answers:?}");
+    assert!(answers[5].starts_with("Read 4 bytes"), "{answers:?}");
+    assert_eq!(std::fs::read_to_string(stage.path().join(".env")).unwrap(), "KEY=1");
+    assert!(!ending.outcome.text.as_str().contains("root:"), "{}", ending.outcome.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_can_ask_only_for_what_it_was_lent() {
+    let stage = stage(&["!read a.txt\n!write b.txt x\n!run ls\n!permit execute ls"], |settings, _| {
+        settings.permissions.mode = Mode::Auto;
+        let role = settings.faces.swarm.roles.get_mut("Ext").unwrap();
+        role.tools = vec!["read_file".to_owned()];
+    });
+    std::fs::write(stage.path().join("a.txt"), "fine").unwrap();
+    let ending = stage.run().await;
+    let answers = stage.answers(&first_child(&ending)).await;
+    assert!(answers[0].starts_with("Read 4 bytes"), "{answers:?}");
+    for (answer, tool) in answers[1..].iter().zip(["write_file", "shell", "acp__fix__execute"]) {
+        assert!(answer.contains(&format!("There is no tool '{tool}'")), "{answers:?}");
+    }
+    assert!(!stage.path().join("b.txt").exists());
+    assert!(ending.outcome.text.as_str().contains("chosen \"no\""), "{}", ending.outcome.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn permissions_are_decided_by_rules_and_modes() {
+    let orders = [
+        "!permit read a.txt",
+        "!permit edit a.txt",
+        "!permit edit /etc/passwd",
+        "!permit delete a.txt",
+        "!permit execute ls -l",
+        "!permit execute rm -rf /",
+        "!permit think hard",
+        "!permit other thing",
+    ];
+    let chosen = |text: &str| -> Vec<String> {
+        text.split("chosen ")
+            .skip(1)
+            .map(|part| part.split('"').nth(1).unwrap_or("none").to_owned())
+            .collect()
+    };
+    let under = async |mode: Mode| {
+        let stage = stage(&[&orders.join("\n")], move |settings, _| {
+            settings.permissions.mode = mode;
+            settings.permissions.allow = vec!["shell(ls *)".parse().unwrap()];
+            settings.permissions.deny = vec!["shell(rm *)".parse().unwrap()];
+        });
+        let ending = stage.run().await;
+        let events = stage.events(&first_child(&ending)).await;
+        let said = events.iter().filter_map(|event| match event {
+            Event::Replied { reply, .. } => Some(reply.text.to_string()),
+            _ => None,
+        });
+        chosen(&said.collect::<String>())
+    };
+    assert_eq!(under(Mode::Edit).await, ["yes", "yes", "no", "no", "yes", "no", "yes", "no"]);
+    assert_eq!(under(Mode::Plan).await, ["yes", "no", "no", "no", "no", "no", "yes", "no"]);
+    assert_eq!(under(Mode::Auto).await, ["yes", "yes", "yes", "yes", "yes", "no", "yes", "yes"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_runs_under_the_guard_and_ends_with_its_session() {
+    let orders =
+        "!run echo out; echo err >&2; exit 3\n!run env\n!terminal echo $$ > pid; sleep 100\n!sleep 300";
+    let stage = stage(&[orders], |settings, _| settings.permissions.mode = Mode::Auto);
+    let runtime = stage.runtime();
+    let ending = runtime.start(brigade::Task::new("the task")).await.unwrap().ending().await.unwrap();
+    let events = stage.events(&first_child(&ending)).await;
+    let said: String = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Replied { reply, .. } => Some(reply.text.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert!(said.contains(r#"exit 3 output "out\nerr\n""#), "{said}");
+    assert!(said.contains("PATH=") && !said.contains("SECRET"), "{said}");
+    let pid = std::fs::read_to_string(stage.path().join("pid")).unwrap();
+    let gone = || !std::path::Path::new(&format!("/proc/{}", pid.trim())).exists();
+    super::world::until("the command is gone", gone).await;
+    drop(runtime);
+    all_gone(&stage).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_generation_has_no_tools() {
+    let stage =
+        calling(&[("subagent_delegate", "!read a.txt\n!permit read a.txt\n!run ls\n!say so")], |_, _| {});
+    std::fs::write(stage.path().join("a.txt"), "fine").unwrap();
+    let ending = stage.run().await;
+    let (outcome, spent) = child_end(&stage, &ending).await;
+    let text = outcome.text.as_str();
+    assert_eq!((outcome.status, spent.turns), (Status::Done, 1), "{text}");
+    assert!(text.contains("error this agent was lent no tools") && text.contains("chosen \"no\""), "{text}");
+    assert!(text.ends_with("so"), "{text}");
+}

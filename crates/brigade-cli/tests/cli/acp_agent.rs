@@ -1,0 +1,323 @@
+//! `brigade acp` as an editor uses it: the real process, lines of JSON, settings of folders.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::Home;
+
+struct Editor {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: BufReader<ChildStdout>,
+    last_id: u64,
+    heard: Vec<Value>,
+}
+
+impl Editor {
+    fn open(home: &Home, arguments: &[&str]) -> Editor {
+        let mut child = home
+            .command(&[&["acp"], arguments].concat())
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut editor = Editor { child, input, lines, last_id: 0, heard: Vec::new() };
+        let hello =
+            editor.call("initialize", json!({"protocolVersion": 1, "clientCapabilities": {}})).unwrap();
+        assert_eq!(hello["protocolVersion"], 1);
+        editor
+    }
+
+    fn write(&mut self, message: &Value) {
+        writeln!(self.input.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn send(&mut self, method: &str, params: Value) -> u64 {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    /// Every line is a message of the protocol: nothing else stands on standard output.
+    fn until(&mut self, is_meant: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it ended before that: {:?}", self.heard);
+            let message: Value =
+                serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            assert_eq!(message["jsonrpc"], "2.0");
+            self.heard.push(message.clone());
+            if is_meant(&message) {
+                return message;
+            }
+        }
+    }
+
+    fn answered(&mut self, id: u64) -> Result<Value, Value> {
+        let message = self.until(|message| message["id"] == id && message.get("method").is_none());
+        message.get("error").map_or_else(|| Ok(message["result"].clone()), |error| Err(error.clone()))
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        let id = self.send(method, params);
+        self.answered(id)
+    }
+
+    fn session(&mut self, folder: &Path) -> String {
+        let opened = self.call("session/new", json!({"cwd": folder, "mcpServers": []})).unwrap();
+        opened["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    fn start(&mut self, session: &str, text: &str) -> u64 {
+        let prompt = json!([{"type": "text", "text": text}]);
+        self.send("session/prompt", json!({"sessionId": session, "prompt": prompt}))
+    }
+
+    fn said(&self) -> String {
+        let updates = self.heard.iter().map(|message| &message["params"]["update"]);
+        updates
+            .filter(|update| update["sessionUpdate"] == "agent_message_chunk")
+            .map(|update| update["content"]["text"].as_str().unwrap())
+            .collect()
+    }
+
+    /// Closes the input and waits for the end.
+    fn leave(mut self) -> (i32, Duration) {
+        drop(self.input.take());
+        let since = Instant::now();
+        let status = self.child.wait().unwrap();
+        (status.code().unwrap(), since.elapsed())
+    }
+}
+
+impl Drop for Editor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const SHELL_BELOW: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+text = "I hand it on. "
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Middle", task = "see to it" }
+[[reply]]
+agent = "Middle"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Deep", task = "do it" }
+[[reply]]
+agent = "Deep"
+turn = 1
+[[reply.call]]
+tool = "shell"
+arguments = { command = "echo deep >> done.txt" }
+[[reply]]
+agent = "lead"
+text = "All done."
+[[reply]]
+text = "Done."
+"#;
+
+#[test]
+fn an_editor_prompts_is_asked_from_depth_two_and_loads_the_session_in_a_new_process() {
+    let home = Home::new();
+    let model = home.script(SHELL_BELOW);
+    let arguments = ["--model", model.as_str(), "--set", "swarm.max_depth=2"];
+    let mut editor = Editor::open(&home, &arguments);
+    let session = editor.session(&home.work());
+    let id = editor.start(&session, "Do it");
+    let question = editor.until(|message| message["method"] == "session/request_permission");
+    assert_eq!(question["params"]["toolCall"]["title"], "[Deep] `echo deep >> done.txt`");
+    let yes = json!({"outcome": {"outcome": "selected", "optionId": "once"}});
+    editor.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": yes}));
+    assert_eq!(editor.answered(id).unwrap()["stopReason"], "end_turn");
+    assert_eq!(editor.said(), "I hand it on. All done.");
+    assert_eq!(std::fs::read_to_string(home.work().join("done.txt")).unwrap(), "deep\n");
+    assert_eq!(editor.leave().0, 0);
+    // It is a session like any other.
+    home.brigade(&["sessions", "show", &session]).exits(0).prints("All done.");
+
+    let mut editor = Editor::open(&home, &arguments);
+    let listed = editor.call("session/list", json!({"cwd": home.work()})).unwrap();
+    assert_eq!(listed["sessions"][0]["sessionId"], json!(session));
+    let load = json!({"sessionId": session, "cwd": home.work(), "mcpServers": []});
+    editor.call("session/load", load).unwrap();
+    assert_eq!(editor.said(), "I hand it on. All done.");
+    let id = editor.start(&session, "And now?");
+    assert_eq!(editor.answered(id).unwrap()["stopReason"], "end_turn");
+    assert_eq!(editor.leave().0, 0);
+}
+
+#[test]
+fn a_question_can_be_answered_from_a_terminal_and_is_then_withdrawn() {
+    let home = Home::new();
+    let model = home.script(
+        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'echo x > x.txt' }\n\
+         [[reply]]\ntext = 'end'\n",
+    );
+    let mut editor = Editor::open(&home, &["--model", &model]);
+    let session = editor.session(&home.work());
+    let id = editor.start(&session, "go");
+    let question = editor.until(|message| message["method"] == "session/request_permission");
+    home.brigade(&["answer", &session, "yes"]).exits(0);
+    let withdrawn = editor.until(|message| message["method"] == "$/cancel_request");
+    assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    editor.answered(id).unwrap();
+    assert!(home.work().join("x.txt").exists());
+}
+
+const SLEEPER: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
+     arguments = { command = 'echo $$ > pid; sleep 600' }\n[[reply]]\ntext = 'end'\n";
+
+/// Waits for the process that a command wrote down, and says whether it is still there when asked.
+fn sleeper(home: &Home) -> impl Fn() -> bool + use<> {
+    let file = home.work().join("pid");
+    let since = Instant::now();
+    let pid = loop {
+        match std::fs::read_to_string(&file).unwrap_or_default().trim().parse::<u32>() {
+            Ok(pid) => break pid,
+            Err(_) => assert!(since.elapsed() < Duration::from_secs(60), "no command began"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    move || Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn a_cancel_ends_the_commands_that_run() {
+    let home = Home::new();
+    let model = home.script(SLEEPER);
+    let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
+    let session = editor.session(&home.work());
+    let id = editor.start(&session, "sleep");
+    let is_there = sleeper(&home);
+    assert!(is_there());
+    editor.write(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}));
+    assert_eq!(editor.answered(id).unwrap()["stopReason"], "cancelled");
+    assert!(!is_there());
+    assert_eq!(editor.leave().0, 0);
+}
+
+#[test]
+fn an_editor_that_goes_away_leaves_nothing_running() {
+    let home = Home::new();
+    let model = home.script(SLEEPER);
+    let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
+    let session = editor.session(&home.work());
+    editor.start(&session, "sleep");
+    let is_there = sleeper(&home);
+    let (code, took) = editor.leave();
+    assert_eq!(code, 0);
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert!(!is_there());
+    let list = home.brigade(&["sessions", "list", "--output-format", "json"]);
+    list.exits(0).prints("cancelled");
+}
+
+#[test]
+fn a_signal_ends_it_as_an_editor_that_goes_away_does() {
+    let home = Home::new();
+    let model = home.script(SLEEPER);
+    let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
+    let session = editor.session(&home.work());
+    editor.start(&session, "sleep");
+    let is_there = sleeper(&home);
+    let pid = rustix::process::Pid::from_raw(editor.child.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    // The input is still open: nobody waits for it.
+    assert_eq!(editor.child.wait().unwrap().code(), Some(0));
+    assert!(!is_there());
+}
+
+#[test]
+fn servers_that_the_editor_brings_along_lend_their_tools() {
+    let home = Home::new();
+    let model = home.script(
+        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__fix__echo'\narguments = { text = 'round trip' }\n\
+         [[reply]]\ntext = '{results}'\n",
+    );
+    let script =
+        "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact mcp::server_entry --test-threads=1 --nocapture";
+    let binary = std::env::current_exe().unwrap();
+    let notes = home.work().join("notes");
+    let server = json!({
+        "name": "fix",
+        "command": "/bin/sh",
+        "args": ["-c", script, binary],
+        "env": [{"name": "FIXTURE_NOTES", "value": notes}],
+    });
+    let lost = json!({"name": "lost", "command": "/no/such/program", "args": [], "env": []});
+    let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
+    let opened =
+        editor.call("session/new", json!({"cwd": home.work(), "mcpServers": [server, lost]})).unwrap();
+    let id = editor.start(opened["sessionId"].as_str().unwrap(), "call it");
+    editor.answered(id).unwrap();
+    assert!(editor.said().contains("round trip"), "{}", editor.said());
+}
+
+#[test]
+fn each_folder_has_its_own_settings_and_only_trusted_ones_count() {
+    let home = Home::new();
+    let (mine, project) = (home.script("[[reply]]\ntext = 'mine'\n"), home.work().join("project"));
+    std::fs::create_dir_all(project.join(".brigade")).unwrap();
+    let theirs = home.write("theirs.toml", "[[reply]]\ntext = 'theirs'\n");
+    let config = format!("model = \"script:{}\"\n[permissions]\nmode = \"plan\"\n", theirs.display());
+    std::fs::write(project.join(".brigade/config.toml"), config).unwrap();
+    home.write("home/config.toml", &format!("model = \"{mine}\"\n"));
+    let mut editor = Editor::open(&home, &[]);
+    let opened = |editor: &mut Editor, folder: &Path| {
+        let opened = editor.call("session/new", json!({"cwd": folder, "mcpServers": []})).unwrap();
+        (
+            opened["modes"]["currentModeId"].as_str().unwrap().to_owned(),
+            opened["sessionId"].as_str().unwrap().to_owned(),
+        )
+    };
+    let untrusted = opened(&mut editor, &project);
+    assert_eq!(untrusted.0, "ask");
+    home.brigade(&["trust", "--yes", project.to_str().unwrap()]).exits(0);
+    let trusted = opened(&mut editor, &project);
+    assert_eq!(trusted.0, "plan");
+    let elsewhere = opened(&mut editor, &home.work());
+    assert_eq!(elsewhere.0, "ask");
+    // At the same time.
+    let ids: Vec<u64> =
+        [&untrusted, &trusted, &elsewhere].iter().map(|(_, session)| editor.start(session, "who?")).collect();
+    for _ in &ids {
+        editor
+            .until(|message| message.get("result").is_some_and(|result| result["stopReason"] == "end_turn"));
+    }
+    let said = |session: &str| -> String {
+        let mine = editor
+            .heard
+            .iter()
+            .map(|message| &message["params"])
+            .filter(|params| params["sessionId"] == session);
+        mine.filter_map(|params| params["update"]["content"]["text"].as_str()).collect()
+    };
+    assert_eq!(
+        (said(&untrusted.1), said(&trusted.1), said(&elsewhere.1)),
+        ("mine".into(), "theirs".into(), "mine".into())
+    );
+}
+
+#[test]
+fn what_is_missing_is_said_where_the_editor_shows_it() {
+    let home = Home::new();
+    let mut editor = Editor::open(&home, &[]);
+    let refused = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []})).unwrap_err();
+    assert!(refused["message"].as_str().unwrap().contains("model"), "{refused}");
+    home.brigade(&["acp", "--cwd", "."]).exits(2).says("leave --cwd out");
+    home.brigade(&["acp", "--help"]).exits(0).prints("agent_servers");
+}
