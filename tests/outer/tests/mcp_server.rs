@@ -1,0 +1,141 @@
+//! `brigade mcp` with the MCP Inspector, a client that others wrote: over standard input and output, and over HTTP.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use brigade_outer_tests::{Done, Place, inspector, processes_with};
+use serde_json::Value;
+
+const TOKEN: &str = "a-token-that-is-long-enough";
+
+/// A place whose children say one thing.
+fn place() -> Place {
+    let place = Place::new("");
+    std::fs::write(place.path("script.toml"), "[[reply]]\ntext = 'The child did it.'\n").unwrap();
+    let config = format!("model = 'script:{}'\n", place.path("script.toml").display());
+    std::fs::write(place.path("home/config.toml"), config).unwrap();
+    place
+}
+
+/// The Inspector with a server and a method.
+fn inspect(place: &Place, server: &[&str], method: &[&str]) -> Done {
+    let home = place.path("inspector");
+    std::fs::create_dir_all(&home).unwrap();
+    let mut command = inspector(&home);
+    command.args(server).args(method).current_dir(place.path("work"));
+    place.finish(place.start(&mut command))
+}
+
+/// The words that start our server, with the environment of the place: the Inspector has its own.
+fn over_stdio(place: &Place) -> Vec<String> {
+    let ours = place.command(&["mcp"]);
+    let mut words = vec!["/usr/bin/env".to_owned(), "-i".to_owned()];
+    let pairs = ours.get_envs().filter_map(|(key, value)| Some((key.to_str()?, value?.to_str()?)));
+    words.extend(pairs.map(|(key, value)| format!("{key}={value}")));
+    words.extend([ours.get_program().to_str().unwrap().to_owned(), "mcp".to_owned()]);
+    words
+}
+
+/// A server over HTTP, which ends with the test.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(place: &Place) -> Served {
+        let mut command = place.command(&["mcp", "--listen", "127.0.0.1:0", "--token-env", "THE_TOKEN"]);
+        command.env("THE_TOKEN", TOKEN).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = lines.find_map(|line| {
+            let line = line.unwrap();
+            let begin = line.find("http://")?;
+            Some(line[begin..].split([' ', ';']).next()?.to_owned())
+        });
+        std::thread::spawn(move || lines.count());
+        Served { child, address: address.unwrap() }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn result(done: &Done) -> Value {
+    assert_eq!(done.code, 0, "{done:?}");
+    serde_json::from_str(&done.stdout).unwrap_or_else(|_| unreachable!("{done:?}"))
+}
+
+const LIST: [&str; 2] = ["--method", "tools/list"];
+const CALL: [&str; 7] = [
+    "--method",
+    "tools/call",
+    "--tool-name",
+    "delegate",
+    "--tool-arg",
+    "role=Helper",
+    "task=say what you did",
+];
+
+/// The newest version of the protocol, by the name that the Inspector has for it. In sessions of the older ones it
+/// announces tasks as well, and cannot follow them.
+const NEWEST: [&str; 2] = ["--protocol-era", "modern"];
+
+/// The tools that an MCP client finds, and what one of them gives.
+fn check(place: &Place, server: &[&str]) {
+    let newest = [&NEWEST, server].concat();
+    for server in [server, &newest] {
+        let listed = result(&inspect(place, server, &LIST));
+        let tools = listed["tools"].as_array().unwrap();
+        let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+        for name in ["delegate", "session_status", "tell", "stop", "read_result"] {
+            assert!(names.contains(&name), "{names:?}");
+        }
+    }
+    let server = newest;
+    let called = result(&inspect(place, &server, &CALL));
+    let text = called["content"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("The child did it.") && called["isError"] != true, "{called}");
+    // What is wrong is said in the result, for the model that called.
+    let wrong = inspect(
+        place,
+        &server,
+        &["--method", "tools/call", "--tool-name", "delegate", "--tool-arg", "role=Helper"],
+    );
+    assert!(wrong.stdout.contains("task") && wrong.stdout.contains("\"isError\": true"), "{wrong:?}");
+}
+
+#[test]
+fn tools_are_listed_and_called_over_stdio() {
+    let place = place();
+    let words = over_stdio(&place);
+    check(&place, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    // The home is named by the words that start the server.
+    let home = place.path("home").display().to_string();
+    let begun = Instant::now();
+    while !processes_with(&home).is_empty() {
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", processes_with(&home));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn tools_are_listed_and_called_over_http_with_the_token_and_not_without() {
+    let place = place();
+    let served = Served::start(&place);
+    let header = format!("Authorization: Bearer {TOKEN}");
+    check(&place, &[&served.address, "--transport", "http", "--header", &header]);
+    for wrong in [&[][..], &["--header", "Authorization: Bearer another-token-than-that"]] {
+        let server = [&[&served.address, "--transport", "http"], wrong].concat();
+        let refused = inspect(&place, &server, &LIST);
+        assert_ne!(refused.code, 0, "{refused:?}");
+        assert!(!refused.stdout.contains("delegate"), "{refused:?}");
+    }
+}
