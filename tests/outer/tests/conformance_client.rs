@@ -41,13 +41,7 @@ fn results(said: &str) -> BTreeMap<String, (usize, usize)> {
 fn the_client_passes_every_scenario_that_is_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut suite = conformance(folder.path());
-    suite.args([
-        "client",
-        "--suite",
-        "all",
-        "--command",
-        env!("CARGO_BIN_EXE_mcp-client"),
-    ]);
+    suite.args(["client", "--suite", "all", "--command", env!("CARGO_BIN_EXE_mcp-client")]);
     let done = suite.current_dir(folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     let results = results(&said);

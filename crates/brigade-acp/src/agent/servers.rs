@@ -64,7 +64,10 @@ fn definition(server: acp::McpServer, settings: &Settings) -> Result<Definition,
         acp::McpServer::Http(server) => {
             let headers =
                 server.headers.into_iter().map(|pair| (pair.name, Secret::new(pair.value))).collect();
-            (server.name, Way::Http(Address { url: Secret::new(server.url), headers, login: Login::default() }))
+            (
+                server.name,
+                Way::Http(Address { url: Secret::new(server.url), headers, login: Login::default() }),
+            )
         }
         _ => {
             return Err(refusal::params(
