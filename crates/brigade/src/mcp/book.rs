@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use brigade_core::Hash;
 use rmcp::model::Tool;
+use serde_json::Value;
 
 use crate::tool::Change;
 
@@ -87,13 +88,27 @@ fn text(tool: &Tool) -> String {
     if let Some(description) = &tool.description {
         let _ = writeln!(text, "description: {}", visible(description));
     }
-    let schema = serde_json::to_string_pretty(&tool.input_schema).unwrap_or_default();
+    let schema = Value::Object(tool.input_schema.as_ref().clone());
+    let schema = serde_json::to_string_pretty(&sorted(schema)).unwrap_or_default();
     let _ = writeln!(text, "arguments: {}", visible(&schema));
     if let Some(hints) = &tool.annotations {
         let hints = serde_json::to_string(hints).unwrap_or_default();
         let _ = writeln!(text, "hints: {}", visible(&hints));
     }
     text
+}
+
+/// The same with the keys of all objects in order: a server may write them in another one each time.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields: BTreeMap<String, Value> =
+                fields.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            Value::Object(fields.into_iter().collect())
+        }
+        Value::Array(values) => Value::Array(values.into_iter().map(sorted).collect()),
+        plain => plain,
+    }
 }
 
 /// Control characters are written out, except the ends of lines.
@@ -156,6 +171,20 @@ mod tests {
         assert_eq!(change(&book), None);
         book.hear(&[]);
         assert!(matches!(book.standing("t"), Standing::Gone));
+    }
+
+    #[test]
+    fn the_order_of_keys_is_no_change() {
+        let tool = |schema: &str| {
+            let text = format!(r#"[{{"name":"t","inputSchema":{schema}}}]"#);
+            serde_json::from_str::<Vec<Tool>>(&text).unwrap()
+        };
+        let mut book =
+            Book::new(&tool(r#"{"type":"object","properties":{"a":{"x":1,"y":[{"p":1,"q":2}]}}}"#));
+        book.hear(&tool(r#"{"properties":{"a":{"y":[{"q":2,"p":1}],"x":1}},"type":"object"}"#));
+        assert_eq!(change(&book), None);
+        book.hear(&tool(r#"{"properties":{"a":{"y":[{"q":2,"p":2}],"x":1}},"type":"object"}"#));
+        assert!(change(&book).is_some());
     }
 
     #[test]
