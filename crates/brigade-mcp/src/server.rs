@@ -8,10 +8,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brigade::mcp::Servers;
 use brigade::model::relay::{self, Relay};
 use brigade::{Asks, Live, Models, Prepared, RunError, Runtime, Settings, Store, Task, Watch};
 use brigade_core::{Agent, Hop, SessionId};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CreateTaskResult, ErrorData,
@@ -20,6 +22,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer, ServerHandler};
+use tokio::sync::OnceCell;
 
 use crate::call::{BY, Call, Calls, Place, Refused};
 use crate::progress::Notes;
@@ -45,13 +48,35 @@ pub struct Server {
 }
 
 struct Inner {
-    runtime: Runtime,
-    /// The same for clients behind which a person can be asked.
-    asking: Runtime,
+    runtimes: Runtimes,
+    /// The same with all tools that agents have, once a call has needed them.
+    equipped: OnceCell<Runtimes>,
+    equip: Option<Box<Equip>>,
     agent: Agent,
     tools: Vec<Tool>,
     faces: BTreeSet<String>,
     calls: Calls,
+}
+
+/// What calls run in.
+struct Runtimes {
+    alone: Runtime,
+    /// The same for clients behind which a person can be asked.
+    asking: Runtime,
+}
+
+/// Gets hold of further tools for agents.
+type Equip = dyn Fn() -> BoxFuture<'static, Servers> + Send + Sync;
+
+impl Runtimes {
+    fn with_tools(&self, servers: &Servers) -> Runtimes {
+        let with_tools = |runtime: &Runtime| {
+            let mut settings = runtime.settings().clone();
+            settings.tools = settings.tools.with_servers(servers);
+            runtime.with_settings(settings)
+        };
+        Runtimes { alone: with_tools(&self.alone), asking: with_tools(&self.asking) }
+    }
 }
 
 /// Why there is nothing to serve.
@@ -87,15 +112,44 @@ impl Server {
         let models = models.with(relay::PROVIDER, Relay);
         let with_person = Settings { asks: Asks::Person, ..settings.clone() };
         let asking = Runtime::new(store.clone(), with_person, models.clone());
-        let runtime = Runtime::new(store, settings, models);
-        let faces = runtime.faces(&agent);
+        let alone = Runtime::new(store, settings, models);
+        let faces = alone.faces(&agent);
         if faces.is_empty() {
             return Err(SetupError::NoFaces);
         }
         let names = faces.iter().map(|spec| spec.name.clone()).collect();
         let tools = faces.iter().map(specs::of_face).chain(specs::own()).collect();
+        let (runtimes, equipped, equip) = (Runtimes { alone, asking }, OnceCell::new(), None);
         let calls = Calls::default();
-        Ok(Server { inner: Arc::new(Inner { runtime, asking, agent, tools, faces: names, calls }) })
+        let inner = Inner { runtimes, equipped, equip, agent, tools, faces: names, calls };
+        Ok(Server { inner: Arc::new(inner) })
+    }
+
+    /// Servers whose tools the agents are to have. They are started by the first call, not before: one of them may lead
+    /// back to this program, and what is only started knows nothing of how deep it is.
+    #[must_use]
+    pub fn with_servers(
+        mut self,
+        start: impl Fn() -> BoxFuture<'static, Servers> + Send + Sync + 'static,
+    ) -> Server {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.equip = Some(Box::new(start));
+        }
+        self
+    }
+
+    /// What a call from here runs in. One that will be refused for its depth starts nothing.
+    async fn runtimes(&self, hop: Option<&Hop>) -> &Runtimes {
+        let own = &self.inner.runtimes;
+        let deepest = own.alone.settings().limits.max_depth;
+        let is_too_deep =
+            hop.is_some_and(|hop| hop.next_depth() > hop.deepest.map_or(deepest, |there| there.min(deepest)));
+        match &self.inner.equip {
+            Some(equip) if !is_too_deep => {
+                self.inner.equipped.get_or_init(|| async { own.with_tools(&equip().await) }).await
+            }
+            Some(_) | None => own,
+        }
     }
 
     /// Stops all that was begun through this server, and waits until nothing runs any more.
@@ -124,10 +178,11 @@ impl Server {
         let hop = hop(&request, &context)?;
         let arguments = serde_json::to_string(&request.arguments.unwrap_or_default())
             .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        let runtimes = self.runtimes(hop.as_ref()).await;
         let task = Task::new(relay::task(&request.name, &arguments)).agent(self.inner.agent.clone()).hop(hop);
         let as_task = context.client_capabilities().is_some_and(|client| client.supports_tasks());
         let asks = !as_task && questions::can_ask(&context);
-        let runtime = if asks { &self.inner.asking } else { &self.inner.runtime };
+        let runtime = if asks { &runtimes.asking } else { &runtimes.alone };
         let (place, prepared) = match self.prepare(runtime, task).await {
             Ok(prepared) => prepared,
             Err(Unbegun::Told(cause)) => return Ok(report::failed(cause).into()),
@@ -179,7 +234,7 @@ impl Server {
                         notes.take(&live);
                         if let (Live::Fact(record), Some(peer)) = (&live, &person) {
                             let question = Question::of(record);
-                            open.extend(question.map(|question| question.put(peer.clone(), self.inner.asking.clone())));
+                            open.extend(question.map(|question| question.put(peer.clone(), self.inner.runtimes.asking.clone())));
                         }
                     }
                     None => is_watched = false,
@@ -205,7 +260,7 @@ impl Server {
     }
 
     async fn find(&self, id: &str) -> Result<Found, LookError> {
-        sessions::find(&self.inner.runtime, &self.inner.calls, id).await
+        sessions::find(&self.inner.runtimes.alone, &self.inner.calls, id).await
     }
 }
 
@@ -306,7 +361,7 @@ impl ServerHandler for Server {
         if found.life == Life::Over {
             return Ok(());
         }
-        let cancelled = self.inner.runtime.cancel(&found.root, BY).await;
+        let cancelled = self.inner.runtimes.alone.cancel(&found.root, BY).await;
         cancelled.map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 }

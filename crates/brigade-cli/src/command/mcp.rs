@@ -3,8 +3,10 @@
 mod token;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use brigade::Asks;
+use brigade::mcp::Servers;
 use brigade_mcp::http::{self, Checks};
 use brigade_mcp::{Server, stdio};
 use tokio::net::TcpListener;
@@ -21,7 +23,7 @@ use crate::terminal;
 /// Runs it.
 pub(crate) fn run(global: &Global, mcp: &Mcp) -> Result<Exit, Failure> {
     refuse_what_has_no_meaning(mcp)?;
-    let settings = Settings::for_run(global, &mcp.flags)?;
+    let settings = Arc::new(Settings::for_run(global, &mcp.flags)?);
     if settings.model.is_none() {
         return Err(suggest::no_model_for(&settings, "brigade mcp"));
     }
@@ -47,19 +49,19 @@ fn refuse_what_has_no_meaning(mcp: &Mcp) -> Result<(), Failure> {
     }
 }
 
-async fn serve(mcp: &Mcp, settings: &Settings) -> Result<Exit, Failure> {
+async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, Failure> {
     engine::check_model(settings).map_err(|failure| {
         failure.hint(suggest::instead(settings, settings.model.as_deref().unwrap_or_default()))
     })?;
-    let servers = engine::servers(settings).await?;
     let mut interrupts = Interrupts::listen()?;
     let mut library = engine::library_settings(settings)?;
-    library.tools = library.tools.with_servers(&servers);
     // Nobody is there to be asked, unless answers come from elsewhere.
     library.asks = if settings.waits_for_answers { Asks::Person } else { Asks::Nobody };
     let store = engine::store(settings)?;
     let server =
         Server::new(store, library, engine::models(settings), mcp.flags.timeout).map_err(Failure::usage)?;
+    let shared = settings.clone();
+    let server = server.with_servers(move || Box::pin(tools(shared.clone())));
     match mcp.listen {
         None => {
             if terminal::types_input() {
@@ -75,6 +77,14 @@ async fn serve(mcp: &Mcp, settings: &Settings) -> Result<Exit, Failure> {
         Some(address) => listen(mcp, settings, server, address, &mut interrupts).await?,
     }
     Ok(Exit::Done)
+}
+
+/// The servers whose tools the agents are to have.
+async fn tools(settings: Arc<Settings>) -> Servers {
+    engine::servers(&settings).await.unwrap_or_else(|failure| {
+        output::note(&format!("warning: no server of tools can be started: {failure}"));
+        Servers::default()
+    })
 }
 
 async fn listen(

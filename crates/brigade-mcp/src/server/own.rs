@@ -32,7 +32,7 @@ impl Server {
         if let Some(id) = arguments.optional_text("session_id")? {
             return Ok(report::status(&self.find(id).await?));
         }
-        let newest = sessions::newest(&self.inner.runtime, &self.inner.calls, MOST_LISTED).await?;
+        let newest = sessions::newest(&self.inner.runtimes.alone, &self.inner.calls, MOST_LISTED).await?;
         Ok(report::list(&newest))
     }
 
@@ -48,7 +48,7 @@ impl Server {
                 found.session
             ))),
             [session] => {
-                self.inner.runtime.tell(session, words).await.map_err(unsaid)?;
+                self.inner.runtimes.alone.tell(session, words).await.map_err(unsaid)?;
                 Ok(report::done(format!("Told {session}. It hears this at its next step.")))
             }
             several => {
@@ -63,7 +63,7 @@ impl Server {
         if found.life == Life::Over || found.is_over(&found.session) {
             return Ok(report::done(format!("{} has ended already.", found.session)));
         }
-        self.inner.runtime.cancel(&found.session, BY).await.map_err(unsaid)?;
+        self.inner.runtimes.alone.cancel(&found.session, BY).await.map_err(unsaid)?;
         Ok(report::done(match found.life {
             Life::Interrupted => format!("Nobody runs {}; it ends when it is resumed.", found.session),
             _ => format!("{} stops, and all agents below it.", found.session),
