@@ -38,7 +38,7 @@ pub(crate) fn serve() {
     note(&format!("start {}", std::process::id()));
     let start = std::env::var(START).unwrap_or_default();
     if start == "exit" {
-        writeln!(std::io::stderr(), "no licence found").unwrap();
+        std::io::stderr().write_all(b"no licence found\n").unwrap();
         std::process::exit(4);
     }
     let mut sessions = 0;
@@ -280,7 +280,8 @@ impl Prompt {
                 }
                 "die" => {
                     let secret = std::env::var("SECRET").unwrap_or_default();
-                    writeln!(std::io::stderr(), "out of memory, key {secret}").unwrap();
+                    let words = format!("out of memory, key {secret}\n");
+                    std::io::stderr().write_all(words.as_bytes()).unwrap();
                     std::process::exit(3);
                 }
                 "fail" => {
