@@ -4,6 +4,10 @@
 #[cfg(test)]
 mod client {
     mod crash;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an agent is a program of its own: it reads its environment and exits"
+    )]
     mod fixture;
     mod hostile;
     mod limits;

@@ -92,8 +92,14 @@ pub(crate) fn runtime(
     store: Arc<dyn Store>,
     servers: &Servers,
 ) -> Result<Runtime, Failure> {
-    let mut library = library_settings(settings)?;
+    let mut library = settings_to_run(settings)?;
     library.tools = library.tools.with_servers(servers);
+    Ok(Runtime::new(store, library, models(settings)))
+}
+
+/// The settings of the library, and the agents that other programs run.
+pub(crate) fn settings_to_run(settings: &Settings) -> Result<brigade::Settings, Failure> {
+    let mut library = library_settings(settings)?;
     if !settings.acp.is_empty() {
         let (acp, problems) = external(settings)?;
         for (name, what) in problems {
@@ -103,7 +109,7 @@ pub(crate) fn runtime(
         }
         library.external = Some(Arc::new(acp));
     }
-    Ok(Runtime::new(store, library, models(settings)))
+    Ok(library)
 }
 
 /// The agents that other programs run, and what is wrong with those that cannot be used. Nothing is started yet.

@@ -280,8 +280,8 @@ impl Prompt {
                 }
                 "die" => {
                     let secret = std::env::var("SECRET").unwrap_or_default();
-                    let last = format!("out of memory, key {secret}\n");
-                    std::io::stderr().write_all(last.as_bytes()).unwrap();
+                    let words = format!("out of memory, key {secret}\n");
+                    std::io::stderr().write_all(words.as_bytes()).unwrap();
                     std::process::exit(3);
                 }
                 "fail" => {

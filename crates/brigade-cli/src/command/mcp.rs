@@ -54,7 +54,7 @@ async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, Failure> {
         failure.hint(suggest::instead(settings, settings.model.as_deref().unwrap_or_default()))
     })?;
     let mut interrupts = Interrupts::listen()?;
-    let mut library = engine::library_settings(settings)?;
+    let mut library = engine::settings_to_run(settings)?;
     // Nobody is there to be asked, unless answers come from elsewhere.
     library.asks = if settings.waits_for_answers { Asks::Person } else { Asks::Nobody };
     let store = engine::store(settings)?;

@@ -142,10 +142,7 @@ fn a_question_of_the_agent_reaches_the_person() {
         home.brigade(&["answer", &session, answer]).exits(0);
         let (code, lines, _) = running.end();
         assert_eq!(code, 0);
-        let told = lines.iter().any(|line| {
-            line.to_string().contains(&chosen.replace('"', "\\\\\\\""))
-                || line["result"].as_str().is_some_and(|text| text.contains(chosen))
-        });
+        let told = lines.iter().any(|line| line.to_string().replace('\\', "").contains(chosen));
         assert!(told, "{lines:?}");
     }
 }

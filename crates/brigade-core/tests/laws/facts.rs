@@ -15,6 +15,7 @@ pub(crate) fn samples() -> Vec<Event> {
     let text = || Text::from("multi\nline \u{1f}\u{20ac} \"quoted\" \\ \u{0}");
     let delegation = Delegation {
         face: Face::Spawn,
+        external: Some("server/agent".to_owned()),
         agent: Some("a".to_owned()),
         external: Some("server/agent".to_owned()),
         role: Some("r".to_owned()),
