@@ -1,7 +1,5 @@
 //! The client against the conformance suite of MCP. docs/protocols.md says why some scenarios are not for it.
 
-#![expect(clippy::disallowed_methods, reason = "tests, which start the suite")]
-
 use std::collections::BTreeMap;
 
 use brigade_outer_tests::conformance;
