@@ -36,7 +36,12 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["serve"] => return server::serve(),
-        ["floor", base, work] => return report(|| floor::run(base, Work::parse(work))),
+        ["floor", base, work] => {
+            let work = Work::parse(work);
+            // What the engine sent is fetched before the work begins.
+            let sent = floor::Sent::fetch(base, work);
+            return report(|| floor::run(base, work, sent));
+        }
         ["engine", base, work] => return report(|| engine::run(base, Work::parse(work))),
         _ => {}
     }

@@ -3,9 +3,11 @@
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]
 mod mcp {
+    mod authority;
     mod fixture;
     mod hostile;
     mod http;
+    mod oauth;
     mod sharing;
     mod tools;
     mod world;

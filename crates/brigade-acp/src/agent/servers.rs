@@ -1,6 +1,7 @@
 //! MCP servers that a client brings along.
 
 use agent_client_protocol::v1::schema as acp;
+use brigade::mcp::login::Login;
 use brigade::mcp::{Address, CALL_TIME, Definition, Program, START_TIME, Servers, Way};
 use brigade::{Secret, Settings};
 

@@ -10,42 +10,55 @@ use crate::Work;
 /// The connections of a pool.
 const POOL: usize = 64;
 
-pub(crate) fn run(base: &str, work: Work) {
+/// What the engine sent last.
+#[derive(Default)]
+pub(crate) struct Sent {
+    child: Vec<u8>,
+    lead: Vec<u8>,
+    stream: Vec<u8>,
+}
+
+impl Sent {
+    /// Fetches it, unless the work is one prompt, whose whole process is timed.
+    pub(crate) fn fetch(base: &str, work: Work) -> Sent {
+        if matches!(work, Work::Prompt) {
+            return Sent::default();
+        }
+        let server = base.rsplit_once('/').unwrap().0;
+        let get = async |which: &str| {
+            let response = client().get(format!("{server}/0/{which}")).send().await.unwrap();
+            response.bytes().await.unwrap().to_vec()
+        };
+        crate::threads().block_on(async {
+            Sent { child: get("child").await, lead: get("lead").await, stream: get("stream").await }
+        })
+    }
+}
+
+pub(crate) fn run(base: &str, work: Work, sent: Sent) {
     crate::threads().block_on(async {
-        let client = Client::builder()
-            .no_proxy()
-            .tcp_nodelay(true)
-            .pool_max_idle_per_host(POOL)
-            .tls_certs_only([])
-            .build()
-            .unwrap();
-        let url = format!("{base}/v1/chat/completions");
+        let (client, url) = (client(), format!("{base}/v1/chat/completions"));
         match work {
-            Work::Fan(children) => fan(&client, base, &url, children, POOL).await,
-            Work::Wide(children) => fan(&client, base, &url, children, children).await,
-            Work::Stream(tokens) => {
-                let body = format!(
-                    r#"{{"messages":[{{"role":"user","content":"STREAM {tokens}"}}],"stream":true}}"#
-                );
-                // On a worker: the thread that blocks would be woken for each chunk.
-                tokio::spawn(async move { ask(&client, &url, body.into()).await }).await.unwrap();
+            Work::Fan(children) => fan(client, url, children, POOL, sent).await,
+            Work::Wide(children) => fan(client, url, children, children, sent).await,
+            // On a worker: the thread that blocks would be woken for each chunk.
+            Work::Stream(_) => {
+                tokio::spawn(async move { ask(&client, &url, sent.stream).await }).await.unwrap();
             }
             Work::Prompt => ask(&client, &url, br#"{"messages":[],"stream":true}"#.to_vec()).await,
         }
     });
 }
 
-async fn fan(client: &Client, base: &str, url: &str, children: usize, workers: usize) {
-    // What the engine sent is not part of the work.
-    let sample = |which: &str| {
-        let url = format!("{}/0/{which}", base.rsplit_once('/').unwrap().0);
-        async move { client.get(url).send().await.unwrap().bytes().await.unwrap().to_vec() }
-    };
-    let (child, lead) = (Arc::new(sample("child").await), sample("lead").await);
-    let (client, url) = (client.clone(), url.to_owned());
+fn client() -> Client {
+    let client = Client::builder().no_proxy().tcp_nodelay(true).pool_max_idle_per_host(POOL);
+    client.tls_certs_only([]).build().unwrap()
+}
+
+async fn fan(client: Client, url: String, children: usize, workers: usize, sent: Sent) {
     let all = async move {
         ask(&client, &url, format!(r#"{{"content":"FANOUT {children}"}}"#).into()).await;
-        let next = Arc::new(AtomicUsize::new(0));
+        let (next, child) = (Arc::new(AtomicUsize::new(0)), Arc::new(sent.child));
         let tasks = (0..workers).map(|_| {
             let (client, url, child, next) = (client.clone(), url.clone(), child.clone(), next.clone());
             tokio::spawn(async move {
@@ -57,7 +70,7 @@ async fn fan(client: &Client, base: &str, url: &str, children: usize, workers: u
         for task in tasks.collect::<Vec<_>>() {
             task.await.unwrap();
         }
-        ask(&client, &url, lead).await;
+        ask(&client, &url, sent.lead).await;
     };
     tokio::spawn(all).await.unwrap();
 }

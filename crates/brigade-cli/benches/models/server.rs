@@ -1,7 +1,8 @@
 //! A model that answers at once, or after a pause that the path names: `/200/v1/chat/completions`.
 //!
 //! `FANOUT n` is answered with n calls of `delegate`, results with a last word, `STREAM n` with n tokens, and everything else with
-//! `done`. The last bodies of a child and of a lead can be fetched, so that a bare client can send the same.
+//! `done`. The last bodies of a child, of a lead and of whoever wants a long reply can be fetched, so that a bare client can
+//! send the same.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -10,11 +11,12 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The last bodies: of a child, and of a lead that has its results.
+/// The last bodies: of a child, of a lead that has its results, and of whoever wants a long reply.
 #[derive(Default)]
 struct Last {
     child: Vec<u8>,
     lead: Vec<u8>,
+    stream: Vec<u8>,
 }
 
 pub(crate) fn serve() {
@@ -40,6 +42,7 @@ async fn connection(mut stream: TcpStream, last: Arc<Mutex<Last>>) -> Option<()>
         let answer = match parts.next() {
             Some("child") => whole(&last.lock().unwrap().child),
             Some("lead") => whole(&last.lock().unwrap().lead),
+            Some("stream") => whole(&last.lock().unwrap().stream),
             _ => reply(&body, &last),
         };
         if delay > 0 {
@@ -111,8 +114,9 @@ fn reply(body: &[u8], last: &Mutex<Last>) -> Vec<u8> {
         }
         None => {
             let tokens = number_after(body, b"STREAM ");
-            if tokens.is_none() {
-                last.lock().unwrap().child = body.to_vec();
+            match tokens {
+                None => last.lock().unwrap().child = body.to_vec(),
+                Some(_) => last.lock().unwrap().stream = body.to_vec(),
             }
             for _ in 1..tokens.unwrap_or(1) {
                 stream.text("token ");

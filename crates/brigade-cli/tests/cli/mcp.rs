@@ -1,13 +1,18 @@
 //! Tools of MCP servers through the command. The server is this test binary.
 
+use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::support::{Home, Running};
 
+#[path = "../../../brigade/tests/mcp/authority.rs"]
+mod authority;
 #[path = "../../../brigade/tests/mcp/fixture.rs"]
 mod fixture;
+
+use authority::{Authority, Manners};
 
 const SERVER_ENTRY: &str = "mcp::server_entry";
 
@@ -122,6 +127,68 @@ fn a_server_dies_with_a_runner_that_is_killed() {
     assert!(lives());
     running.signal(rustix::process::Signal::KILL);
     until("the server is gone", || !lives());
+}
+
+/// Logs in with a browser: its last page, the last line that the command said, and what it printed.
+fn log_in(home: &Home, server: &str) -> (String, String, String) {
+    let mut login = home.command(&["tools", "login", server]).spawn().unwrap();
+    let mut said = BufReader::new(login.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let url = said.find(|line| line.trim().starts_with("http")).unwrap();
+    let page = authority::browse(url.trim());
+    let last = said.last().unwrap_or_default();
+    let done = login.wait_with_output().unwrap();
+    (page, last, String::from_utf8(done.stdout).unwrap())
+}
+
+#[test]
+fn a_person_logs_in_to_a_server_and_out_again() {
+    let (home, server) = (Home::new(), Authority::start(Manners::Good));
+    let config = json!({ "mcpServers": { "fix": { "url": server.url() }, "here": { "command": "true" } } });
+    home.write("home/config.json", &config.to_string());
+    let run = || home.run(&calling("echo"), &["--mode", "auto"]);
+    run().says("MCP server 'fix': it asks you to log in (OAuth); type: brigade tools login fix");
+    let (page, _, printed) = log_in(&home, "FIX");
+    assert!(page.contains("You are logged in"), "{page}");
+    assert_eq!(printed, "You are logged in to FIX.\n");
+    run().exits(0).prints("with read");
+    server.revoke();
+    run().exits(0).prints("with read");
+    assert_eq!(server.grants(), ["authorization_code", "refresh_token"]);
+    for file in home.files() {
+        let holds_token = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).contains("sesame");
+        let is_login = file.to_string_lossy().contains("/logins/") && file.extension().unwrap() == "json";
+        assert_eq!(holds_token, is_login, "{}", file.display());
+    }
+    home.brigade(&["tools", "logout", "fix"]).exits(0).prints("The login to fix is forgotten.");
+    home.brigade(&["tools", "logout", "fix"]).exits(0).prints("There was no login to fix.");
+    run().says("it asks you to log in");
+    home.brigade(&["tools", "login", "other"])
+        .exits(2)
+        .says("mcpServers has no server 'other'; there are fix, here");
+    home.brigade(&["tools", "login", "here"]).exits(2).says("it is started here, so there is no login to it");
+}
+
+#[test]
+fn a_login_that_is_refused_is_said() {
+    let (home, server) = (Home::new(), Authority::start(Manners::Refuses));
+    let config = json!({ "mcpServers": { "fix": { "url": server.url() } } });
+    home.write("home/config.json", &config.to_string());
+    let (page, last, printed) = log_in(&home, "fix");
+    assert!(page.contains("The login did not come about"), "{page}");
+    assert!(last.contains("no login to fix: the login was refused: not today"), "{last}");
+    assert_eq!(printed, "");
+}
+
+#[test]
+fn a_tool_that_changed_is_refused_where_nobody_can_be_asked() {
+    let home = Home::new();
+    home.write("home/config.json", &servers(&home, json!({})));
+    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__fix__change'\narguments = {}\n\
+                  [[reply]]\nturn = 2\n[[reply.call]]\ntool = 'mcp__fix__echo'\narguments = { text = 'round trip' }\n\
+                  [[reply]]\ntext = '{results}'\n";
+    let done = home.run(script, &["--mode", "auto"]);
+    done.exits(0).prints("its definition has changed since it was approved, and nobody can be asked here");
+    assert!(!done.stdout.contains("round trip"), "{}", done.stdout);
 }
 
 fn until(what: &str, holds: impl Fn() -> bool) {

@@ -35,6 +35,18 @@ impl Home {
         self.folder.path().join("work")
     }
 
+    /// All files in the home, in whatever folder.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let (mut folders, mut files) = (vec![self.home()], Vec::new());
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
+            }
+        }
+        files
+    }
+
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let file = self.folder.path().join(name);
         std::fs::write(&file, text).unwrap();

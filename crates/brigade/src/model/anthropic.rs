@@ -6,7 +6,7 @@ mod request;
 use futures::stream::BoxStream;
 use reqwest::header::HeaderValue;
 
-use super::http::{self, Endpoint};
+use super::http::{self, Draft, Endpoint};
 use super::written::Written;
 use super::{About, Chunk, Model, ModelError, Request};
 
@@ -35,16 +35,10 @@ impl Anthropic {
     pub fn new(endpoint: Endpoint) -> Anthropic {
         Anthropic { endpoint, written: Written::default() }
     }
-}
 
-impl Model for Anthropic {
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let body = match request::body(&request, self.endpoint.name(), &self.written) {
-            Ok(body) => body,
-            Err(error) => {
-                return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));
-            }
-        };
+    /// A request as it is sent, and who reads its reply.
+    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(Draft, reply::Decoder)> {
+        let body = request::body(request, self.endpoint.name(), &self.written)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), body.len());
         let path = if self.endpoint.ends_with("/v1") { "/messages" } else { "/v1/messages" };
         let mut post =
@@ -52,7 +46,14 @@ impl Model for Anthropic {
         if let Some(key) = self.endpoint.key_header("") {
             post = post.header("x-api-key", key);
         }
-        http::converse(&self.endpoint, post, decoder)
+        Ok((post, decoder))
+    }
+}
+
+impl Model for Anthropic {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let (model, bytes) = (self.clone(), self.written.bytes(&request));
+        http::converse(&self.endpoint, bytes, move || model.write(&request))
     }
 
     fn about(&self, model: &str) -> About {

@@ -1,7 +1,6 @@
 //! Bytes that nobody would send, for every adapter: recorded streams that are spoilt by chance. `FUZZ=N` sets how many,
 //! `FUZZ_SEED=N` and `FUZZ=1` run one again.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::LazyLock;
 
@@ -9,9 +8,9 @@ use brigade_core::{Message, Purpose, Reply, SessionId};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::http::{Decoder, Endpoint, arguments};
+use super::http::{Decoder, Endpoint, Pieces, arguments};
 use super::sse::{Event, Parser};
-use super::{Chunk, Ingest, Model, Request, anthropic, gemini, openai, responses};
+use super::{Ingest, Request, anthropic, gemini, openai, responses};
 
 #[path = "../../tests/models/recorded.rs"]
 mod recorded;
@@ -217,9 +216,9 @@ fn is_over(api: Api, events: &[Event], has_end: bool) -> bool {
 
 /// Gives the bytes to a decoder as they may arrive. Whatever comes of it, there is a reply only if it is over.
 fn decode(api: Api, mut decoder: impl Decoder, bytes: &[u8], chance: &mut Chance) -> Option<Reply> {
-    let (mut parser, mut seen, mut chunks) = (Parser::default(), Vec::new(), VecDeque::new());
+    let (mut parser, mut seen, mut chunks) = (Parser::default(), Vec::new(), Pieces::default());
     let (mut left, mut is_broken) = (bytes, false);
-    while !left.is_empty() && !is_broken && !is_done(&chunks) {
+    while !left.is_empty() && !is_broken && !chunks.are_done() {
         let longest = if chance.one_in(3) { left.len() } else { left.len().min(30) };
         let (piece, rest) = left.split_at(1 + chance.below(longest));
         left = rest;
@@ -232,26 +231,22 @@ fn decode(api: Api, mut decoder: impl Decoder, bytes: &[u8], chance: &mut Chance
                 is_broken = true;
                 break;
             }
-            if is_done(&chunks) {
+            if chunks.are_done() {
                 break;
             }
         }
     }
     let has_end = !is_broken && chance.one_in(2);
-    if has_end && !is_done(&chunks) {
+    if has_end && !chunks.are_done() {
         let _ = decoder.end(&mut chunks);
     }
     let mut ingest = Ingest::default();
-    for chunk in chunks {
+    while let Some(chunk) = chunks.next() {
         ingest.take(chunk).expect("pieces that belong together, the terminal one last");
     }
     let reply = ingest.finish().ok().map(|(reply, _)| reply);
     assert!(reply.is_none() || is_over(api, &seen, has_end), "{api:?} gave a reply that was not over");
     reply
-}
-
-fn is_done(chunks: &VecDeque<Chunk>) -> bool {
-    matches!(chunks.back(), Some(Chunk::Done(_)))
 }
 
 fn ask(api: Api, bytes: &[u8], chance: &mut Chance) -> Option<Reply> {
@@ -264,7 +259,7 @@ fn ask(api: Api, bytes: &[u8], chance: &mut Chance) -> Option<Reply> {
     }
 }
 
-/// Writes a request with the reply in it, for every API. Nothing is sent: nobody reads the stream.
+/// Writes a request with the reply in it, for every API.
 fn send_back(reply: Reply) {
     let request = Request {
         session: SessionId::root(7),
@@ -281,10 +276,10 @@ fn send_back(reply: Reply) {
         temperature: None,
         hop: None,
     };
-    drop(openai::OpenAi::compatible(ENDPOINT.clone()).stream(request.clone()));
-    drop(anthropic::Anthropic::new(ENDPOINT.clone()).stream(request.clone()));
-    drop(responses::Responses::new(ENDPOINT.clone()).stream(request.clone()));
-    drop(gemini::Gemini::new(ENDPOINT.clone()).stream(request));
+    openai::OpenAi::compatible(ENDPOINT.clone()).write(&request).expect("a request");
+    anthropic::Anthropic::new(ENDPOINT.clone()).write(&request).expect("a request");
+    responses::Responses::new(ENDPOINT.clone()).write(&request).expect("a request");
+    gemini::Gemini::new(ENDPOINT.clone()).write(&request).expect("a request");
 }
 
 /// What is sent for arguments is an object, whatever the model wrote.

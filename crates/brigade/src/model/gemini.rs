@@ -5,7 +5,7 @@ mod request;
 
 use futures::stream::BoxStream;
 
-use super::http::{self, Endpoint};
+use super::http::{self, Draft, Endpoint};
 use super::written::Written;
 use super::{About, Chunk, Model, ModelError, Request};
 
@@ -35,24 +35,25 @@ impl Gemini {
     pub fn new(endpoint: Endpoint) -> Gemini {
         Gemini { endpoint, written: Written::default() }
     }
-}
 
-impl Model for Gemini {
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let body = match request::body(&request, self.endpoint.name(), &self.written) {
-            Ok(body) => body,
-            Err(error) => {
-                return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));
-            }
-        };
+    /// A request as it is sent, and who reads its reply.
+    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(Draft, reply::Decoder)> {
+        let body = request::body(request, self.endpoint.name(), &self.written)?;
         let version = if self.endpoint.names_version() { "" } else { "/v1beta" };
         let path = format!("{version}{}", path(&request.model));
-        let decoder = reply::Decoder::new(self.endpoint.clone(), request.model, body.len());
+        let decoder = reply::Decoder::new(self.endpoint.clone(), request.model.clone(), body.len());
         let mut post = self.endpoint.post(&path, body);
         if let Some(key) = self.endpoint.key_header("") {
             post = post.header("x-goog-api-key", key);
         }
-        http::converse(&self.endpoint, post, decoder)
+        Ok((post, decoder))
+    }
+}
+
+impl Model for Gemini {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let (model, bytes) = (self.clone(), self.written.bytes(&request));
+        http::converse(&self.endpoint, bytes, move || model.write(&request))
     }
 
     fn about(&self, model: &str) -> About {

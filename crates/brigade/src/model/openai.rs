@@ -1,6 +1,7 @@
 //! OpenAI Chat Completions, and the many servers that speak them in their own way.
 
 mod calls;
+mod frame;
 pub(super) mod reply;
 mod request;
 mod thought;
@@ -8,7 +9,7 @@ mod thought;
 use futures::stream::BoxStream;
 use reqwest::header;
 
-use super::http::{self, Endpoint};
+use super::http::{self, Draft, Endpoint};
 use super::written::Written;
 use super::{About, Chunk, Model, ModelError, Request};
 
@@ -50,22 +51,23 @@ impl OpenAi {
     pub fn compatible(endpoint: Endpoint) -> OpenAi {
         OpenAi { endpoint, dialect: Dialect::Compatible, written: Written::default() }
     }
-}
 
-impl Model for OpenAi {
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let body = match request::body(&request, self.dialect, self.endpoint.name(), &self.written) {
-            Ok(body) => body,
-            Err(error) => {
-                return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));
-            }
-        };
-        let decoder = reply::Decoder::new(self.endpoint.clone(), body.len(), request::has_calls(&request));
+    /// A request as it is sent, and who reads its reply.
+    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(Draft, reply::Decoder)> {
+        let body = request::body(request, self.dialect, self.endpoint.name(), &self.written)?;
+        let decoder = reply::Decoder::new(self.endpoint.clone(), body.len(), request::has_calls(request));
         let mut post = self.endpoint.post("/chat/completions", body);
         if let Some(key) = self.endpoint.key_header("Bearer ") {
             post = post.header(header::AUTHORIZATION, key);
         }
-        http::converse(&self.endpoint, post, decoder)
+        Ok((post, decoder))
+    }
+}
+
+impl Model for OpenAi {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let (model, bytes) = (self.clone(), self.written.bytes(&request));
+        http::converse(&self.endpoint, bytes, move || model.write(&request))
     }
 
     fn about(&self, model: &str) -> About {

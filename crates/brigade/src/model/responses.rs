@@ -7,7 +7,7 @@ mod request;
 use futures::stream::BoxStream;
 use reqwest::header;
 
-use super::http::{self, Endpoint};
+use super::http::{self, Draft, Endpoint};
 use super::written::Written;
 use super::{About, Chunk, Model, ModelError, Request};
 
@@ -49,22 +49,23 @@ impl Responses {
     pub fn compatible(endpoint: Endpoint) -> Responses {
         Responses { endpoint, dialect: Dialect::Compatible, written: Written::default() }
     }
-}
 
-impl Model for Responses {
-    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let body = match request::body(&request, self.dialect, self.endpoint.name(), &self.written) {
-            Ok(body) => body,
-            Err(error) => {
-                return http::failed(ModelError::Fatal(format!("the request cannot be written: {error}")));
-            }
-        };
-        let decoder = reply::Decoder::new(self.endpoint.clone(), request.model, body.len());
+    /// A request as it is sent, and who reads its reply.
+    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(Draft, reply::Decoder)> {
+        let body = request::body(request, self.dialect, self.endpoint.name(), &self.written)?;
+        let decoder = reply::Decoder::new(self.endpoint.clone(), request.model.clone(), body.len());
         let mut post = self.endpoint.post("/responses", body);
         if let Some(key) = self.endpoint.key_header("Bearer ") {
             post = post.header(header::AUTHORIZATION, key);
         }
-        http::converse(&self.endpoint, post, decoder)
+        Ok((post, decoder))
+    }
+}
+
+impl Model for Responses {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let (model, bytes) = (self.clone(), self.written.bytes(&request));
+        http::converse(&self.endpoint, bytes, move || model.write(&request))
     }
 
     fn about(&self, model: &str) -> About {

@@ -1,6 +1,6 @@
 //! Requests as a provider wants them written; their tools are kept for all that are offered the same.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brigade_core::{Message, ToolSpec};
 use serde::Serialize;
@@ -21,13 +21,17 @@ pub(super) fn write(
     request: &Request,
     tools: Option<&RawValue>,
 ) -> serde_json::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(room(request) + tools.map_or(0, |tools| tools.get().len()));
+    serde_json::to_writer(&mut bytes, body)?;
+    Ok(bytes)
+}
+
+/// About how many bytes a request has without its tools.
+fn room(request: &Request) -> usize {
     let messages: usize = request.messages.iter().map(|message| texts(message) + AROUND_MESSAGE).sum();
     let texts = messages + request.system.len();
     // Line feeds and quotes are written with a stroke before them.
-    let room = AROUND_REQUEST + tools.map_or(0, |tools| tools.get().len()) + texts + texts / 16;
-    let mut bytes = Vec::with_capacity(room);
-    serde_json::to_writer(&mut bytes, body)?;
-    Ok(bytes)
+    AROUND_REQUEST + texts + texts / 16
 }
 
 fn texts(message: &Message) -> usize {
@@ -63,21 +67,35 @@ impl Written {
         tools: &Arc<[ToolSpec]>,
         write: impl FnOnce(&[ToolSpec]) -> serde_json::Result<Box<RawValue>>,
     ) -> serde_json::Result<Arc<RawValue>> {
-        // Siblings of one definition share their tools, so that the same place in memory is the same set.
-        let known =
-            |sets: &[Set]| sets.iter().find(|set| Arc::ptr_eq(&set.tools, tools)).map(|set| set.text.clone());
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(text) = known(&lock()) {
+        if let Some(text) = known(&self.sets(), tools) {
             return Ok(text);
         }
         let text: Arc<RawValue> = write(tools)?.into();
-        let mut sets = lock();
-        if known(&sets).is_none() {
+        let mut sets = self.sets();
+        if known(&sets, tools).is_none() {
             sets.truncate(SETS - 1);
             sets.insert(0, Set { tools: tools.clone(), text: text.clone() });
         }
         Ok(text)
     }
+
+    /// About how many bytes a request will have.
+    pub(super) fn bytes(&self, request: &Request) -> usize {
+        let tools = match known(&self.sets(), &request.tools) {
+            Some(text) => text.get().len(),
+            None => request.tools.iter().map(ToolSpec::bytes).sum(),
+        };
+        room(request) + tools
+    }
+
+    fn sets(&self) -> MutexGuard<'_, Vec<Set>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Siblings of one definition share their tools, so that the same place in memory is the same set.
+fn known(sets: &[Set], tools: &Arc<[ToolSpec]>) -> Option<Arc<RawValue>> {
+    sets.iter().find(|set| Arc::ptr_eq(&set.tools, tools)).map(|set| set.text.clone())
 }
 
 #[cfg(test)]

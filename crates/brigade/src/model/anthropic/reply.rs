@@ -1,6 +1,6 @@
 //! Streams of Messages.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use brigade_core::Usage;
 use brigade_core::message::Stop;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::count::or_estimate;
-use super::super::http::{self, Endpoint};
+use super::super::http::{self, Endpoint, Pieces};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
 
@@ -117,7 +117,7 @@ impl Decoder {
         }
     }
 
-    fn begin(&mut self, index: u64, block: Value, chunks: &mut VecDeque<Chunk>) {
+    fn begin(&mut self, index: u64, block: Value, chunks: &mut Pieces) {
         let word = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let opened = match word("type").as_str() {
             "text" => {
@@ -139,7 +139,7 @@ impl Decoder {
         self.open.insert(index, opened);
     }
 
-    fn go_on(&mut self, index: u64, delta: Delta, chunks: &mut VecDeque<Chunk>) -> Result<(), &'static str> {
+    fn go_on(&mut self, index: u64, delta: Delta, chunks: &mut Pieces) -> Result<(), &'static str> {
         match (delta, self.open.get_mut(&index)) {
             (_, None) => return Err("a delta belongs to no block"),
             (Delta::Text { text }, Some(_)) => self.say(text, chunks),
@@ -160,7 +160,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn end_block(&mut self, index: u64, chunks: &mut VecDeque<Chunk>) -> Result<(), &'static str> {
+    fn end_block(&mut self, index: u64, chunks: &mut Pieces) -> Result<(), &'static str> {
         match self.open.remove(&index) {
             None => return Err("a block ends that did not begin"),
             Some(Block::Call { id, name, whole, arguments }) => {
@@ -175,9 +175,9 @@ impl Decoder {
             }
             Some(Block::Thinking { thinking, signature }) => {
                 let block = json!({ "type": "thinking", "thinking": thinking, "signature": signature });
-                chunks.push_back(self.kept(&block));
+                chunks.push(self.kept(&block));
             }
-            Some(Block::Redacted(block)) => chunks.push_back(self.kept(&block)),
+            Some(Block::Redacted(block)) => chunks.push(self.kept(&block)),
             Some(Block::Text | Block::Unknown) => {}
         }
         Ok(())
@@ -188,15 +188,15 @@ impl Decoder {
         Chunk::Opaque(json!({ "provider": self.endpoint.name(), "messages": block }).to_string())
     }
 
-    fn say(&mut self, text: String, chunks: &mut VecDeque<Chunk>) {
+    fn say(&mut self, text: String, chunks: &mut Pieces) {
         if !text.is_empty() {
             self.said_bytes += text.len();
-            chunks.push_back(Chunk::Text(text));
+            chunks.say(&text);
         }
     }
 
     /// The reply is whole: gives what was held back.
-    fn finish(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn finish(&mut self, chunks: &mut Pieces) -> Result<(), ModelError> {
         let Some(reason) = self.stop.take() else { return Err(http::cut(&self.endpoint)) };
         if !self.open.is_empty() {
             return Err(http::cut(&self.endpoint));
@@ -208,11 +208,11 @@ impl Decoder {
             _ => Stop::Calls,
         };
         for (name, provider_id, arguments) in std::mem::take(&mut self.calls) {
-            chunks.push_back(Chunk::Call { name, provider_id });
-            chunks.push_back(http::said_arguments(stop, arguments));
+            chunks.push(Chunk::Call { name, provider_id });
+            chunks.push(http::said_arguments(stop, arguments));
         }
-        chunks.push_back(Chunk::Usage(self.usage()));
-        chunks.push_back(Chunk::Done(stop));
+        chunks.push(Chunk::Usage(self.usage()));
+        chunks.push(Chunk::Done(stop));
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl Decoder {
         or_estimate(counted, self.asked_bytes, self.said_bytes)
     }
 
-    fn piece(&mut self, piece: Piece, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn piece(&mut self, piece: Piece, chunks: &mut Pieces) -> Result<(), ModelError> {
         let taken = match piece {
             Piece::MessageStart { message } => {
                 self.count.renew(message.usage);
@@ -253,23 +253,23 @@ impl Decoder {
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &Event, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn take(&mut self, event: &Event, chunks: &mut Pieces) -> Result<(), ModelError> {
         let data = event.data.trim();
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
         let piece: Piece = serde_json::from_str(data)
             .map_err(|_| http::refused(&self.endpoint, "an event of the stream is no JSON of this API"))?;
-        let before = chunks.len();
+        let before = chunks.added();
         self.piece(piece, chunks)?;
-        if chunks.len() == before {
+        if chunks.added() == before {
             // Calls and thinking are held back; whoever waits is to know that the model is at work.
-            chunks.push_back(Chunk::Usage(self.usage()));
+            chunks.push(Chunk::Usage(self.usage()));
         }
         Ok(())
     }
 
-    fn end(&mut self, _chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn end(&mut self, _chunks: &mut Pieces) -> Result<(), ModelError> {
         Err(http::cut(&self.endpoint))
     }
 }

@@ -1,7 +1,5 @@
 //! Streams of Gemini.
 
-use std::collections::VecDeque;
-
 use brigade_core::Usage;
 use brigade_core::message::Stop;
 use serde::Deserialize;
@@ -9,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::count::or_estimate;
-use super::super::http::{self, Endpoint};
+use super::super::http::{self, Endpoint, Pieces};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
 use super::request::{Kept, Signed};
@@ -106,7 +104,7 @@ impl Decoder {
         }
     }
 
-    fn candidate(&mut self, candidate: Candidate, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn candidate(&mut self, candidate: Candidate, chunks: &mut Pieces) -> Result<(), ModelError> {
         for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
             self.part(part, chunks)?;
         }
@@ -117,7 +115,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn part(&mut self, part: Part, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn part(&mut self, part: Part, chunks: &mut Pieces) -> Result<(), ModelError> {
         let signature = part.thought_signature.filter(|signature| !signature.is_empty());
         if let Some(call) = part.function_call {
             let Some(name) = call.name.filter(|name| !name.is_empty()) else {
@@ -140,13 +138,13 @@ impl Decoder {
         self.text_bytes += text.len();
         self.signed.extend(signature.map(|signature| Signed::Text { from, to: self.text_bytes, signature }));
         if !text.is_empty() {
-            chunks.push_back(Chunk::Text(text));
+            chunks.say(&text);
         }
         Ok(())
     }
 
     /// The reply is whole: gives what was held back.
-    fn finish(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn finish(&mut self, chunks: &mut Pieces) -> Result<(), ModelError> {
         let stop = match (self.blocked.take(), self.finish.take()) {
             (Some(why), _) => {
                 let name = self.endpoint.name();
@@ -163,11 +161,11 @@ impl Decoder {
             chunks.extend(block.ok().map(Chunk::Opaque));
         }
         for (provider_id, name, arguments) in std::mem::take(&mut self.calls) {
-            chunks.push_back(Chunk::Call { name, provider_id });
-            chunks.push_back(http::said_arguments(stop, arguments));
+            chunks.push(Chunk::Call { name, provider_id });
+            chunks.push(http::said_arguments(stop, arguments));
         }
-        chunks.push_back(Chunk::Usage(self.usage()));
-        chunks.push_back(Chunk::Done(stop));
+        chunks.push(Chunk::Usage(self.usage()));
+        chunks.push(Chunk::Done(stop));
         Ok(())
     }
 
@@ -205,7 +203,7 @@ impl Decoder {
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &Event, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn take(&mut self, event: &Event, chunks: &mut Pieces) -> Result<(), ModelError> {
         let data = event.data.trim();
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
@@ -227,21 +225,21 @@ impl http::Decoder for Decoder {
             let words = block_reason_message.map(|words| format!(" ({words})")).unwrap_or_default();
             self.blocked = Some(format!("{reason}{words}"));
         }
-        let before = chunks.len();
+        let before = chunks.added();
         for candidate in piece.candidates.unwrap_or_default() {
             // Only one reply was asked for.
             if candidate.index.is_none_or(|index| index == 0) {
                 self.candidate(candidate, chunks)?;
             }
         }
-        if chunks.len() == before {
+        if chunks.added() == before {
             // Calls and thoughts are held back; whoever waits is to know that the model is at work.
-            chunks.push_back(Chunk::Usage(self.usage()));
+            chunks.push(Chunk::Usage(self.usage()));
         }
         Ok(())
     }
 
-    fn end(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn end(&mut self, chunks: &mut Pieces) -> Result<(), ModelError> {
         // There is no terminal event: a reason and the proper end of the body stand for it.
         self.finish(chunks)
     }

@@ -26,9 +26,14 @@ const LEAST_KEY_IN_REPLY: usize = 16;
 /// Where a provider is. All clones share one gate and one pool of connections. Redirects and proxies are not followed, so that a
 /// key goes to the address that the person wrote and to no other.
 #[derive(Debug, Clone)]
-pub struct Endpoint {
+pub struct Endpoint(Arc<Shared>);
+
+#[derive(Debug, Clone)]
+struct Shared {
     name: String,
     base: Url,
+    /// What every request says about where it goes.
+    host: HeaderValue,
     key: Option<Secret>,
     limits: Limits,
     gate: Arc<Gate>,
@@ -98,7 +103,10 @@ impl Endpoint {
         times: Times,
     ) -> Result<Endpoint, EndpointError> {
         let name = name.into();
-        let base = address(base_url).map_err(|cause| EndpointError::Address { name: name.clone(), cause })?;
+        let cannot = |cause| EndpointError::Address { name: name.clone(), cause };
+        let base = address(base_url).map_err(cannot)?;
+        let host = HeaderValue::from_str(&base[Position::BeforeHost..Position::AfterPort])
+            .map_err(|error| cannot(error.to_string()))?;
         if key.as_ref().is_some_and(|key| key.expose().is_empty() || sensitive("", key).is_none()) {
             return Err(EndpointError::Key(name));
         }
@@ -106,41 +114,43 @@ impl Endpoint {
         let gate = Gate::new(pace, limits.longest_wait);
         let wire = Wire::new(&base, limits.connect, gate.concurrency())
             .map_err(|cause| EndpointError::Client { name: name.clone(), cause })?;
-        Ok(Endpoint { name, base, key, limits, gate, prices: PriceList::built_in(), wire })
+        let prices = PriceList::built_in();
+        Ok(Endpoint(Arc::new(Shared { name, base, host, key, limits, gate, prices, wire })))
     }
 
     /// The same provider, with another limit for one whole reply.
     pub fn with_total_limit(mut self, total: Duration) -> Endpoint {
-        self.limits.total = total;
+        Arc::make_mut(&mut self.0).limits.total = total;
         self
     }
 
     /// The same provider, with another list of what models cost. At first it is the built-in one, which holds at the
     /// addresses that it was made for.
-    pub fn with_prices(self, prices: PriceList) -> Endpoint {
-        Endpoint { prices, ..self }
+    pub fn with_prices(mut self, prices: PriceList) -> Endpoint {
+        Arc::make_mut(&mut self.0).prices = prices;
+        self
     }
 
     /// What the provider is called.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
     pub(super) fn limits(&self) -> &Limits {
-        &self.limits
+        &self.0.limits
     }
 
     pub(super) fn gate(&self) -> &Arc<Gate> {
-        &self.gate
+        &self.0.gate
     }
 
     pub(super) fn wire(&self) -> &Arc<Wire> {
-        &self.wire
+        &self.0.wire
     }
 
     /// What is known of a model here.
     pub(in super::super) fn about(&self, model: &str) -> About {
-        About { framing: FRAMING, ..self.prices.about_on(&self.base, &self.name, model) }
+        About { framing: FRAMING, ..self.0.prices.about_on(&self.0.base, self.name(), model) }
     }
 
     /// A request for what is at a path below the address.
@@ -157,14 +167,16 @@ impl Endpoint {
     }
 
     fn draft(&self, method: Method, path: &str, body: Vec<u8>) -> Draft {
-        let url = format!("{}{path}", self.base.as_str().trim_end_matches('/'));
-        let draft = Draft { method, url, headers: HeaderMap::with_capacity(8), body };
-        draft.header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT))
+        let path = format!("{}{path}", self.0.base.path().trim_end_matches('/'));
+        let draft = Draft { method, path, headers: HeaderMap::with_capacity(8), body };
+        draft
+            .header(header::HOST, self.0.host.clone())
+            .header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT))
     }
 
     /// Whether the path of the address ends like this.
     pub(in super::super) fn ends_with(&self, part: &str) -> bool {
-        self.base.path().trim_end_matches('/').ends_with(part)
+        self.0.base.path().trim_end_matches('/').ends_with(part)
     }
 
     /// Whether a part of the path names the version of an API, such as `v1beta`.
@@ -172,17 +184,17 @@ impl Endpoint {
         let is_version = |part: &str| {
             part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
         };
-        self.base.path().split('/').any(is_version)
+        self.0.base.path().split('/').any(is_version)
     }
 
     /// The key as the value of a header, where there is one.
     pub(in super::super) fn key_header(&self, prefix: &str) -> Option<HeaderValue> {
-        sensitive(prefix, self.key.as_ref()?)
+        sensitive(prefix, self.0.key.as_ref()?)
     }
 
     /// The text of an error without the key.
     pub(super) fn hide(&self, text: String) -> String {
-        match &self.key {
+        match &self.0.key {
             Some(key) if key.expose().len() >= LEAST_KEY => without(&text, key).unwrap_or(text),
             Some(_) | None => text,
         }
@@ -190,7 +202,7 @@ impl Endpoint {
 
     /// A part of a reply without the key, where it is in there and nobody can have meant anything else by it.
     pub(super) fn hidden_in_reply(&self, text: &str) -> Option<String> {
-        let key = self.key.as_ref().filter(|key| is_no_word(key.expose()))?;
+        let key = self.0.key.as_ref().filter(|key| is_no_word(key.expose()))?;
         without(text, key)
     }
 
@@ -206,7 +218,7 @@ impl Endpoint {
 /// A request that is being written.
 pub(in super::super) struct Draft {
     method: Method,
-    url: String,
+    path: String,
     headers: HeaderMap,
     body: Vec<u8>,
 }
@@ -220,14 +232,10 @@ impl Draft {
 
     /// The request as it is sent, or why it cannot be.
     pub(super) fn build(self) -> Result<Outgoing, String> {
-        let Draft { method, url, mut headers, body } = self;
-        let url = Url::parse(&url).map_err(|error| error.to_string())?;
-        let uri = Uri::try_from(&url[Position::BeforePath..Position::AfterQuery]);
-        let host = HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort]);
-        headers.insert(header::HOST, host.map_err(|error| error.to_string())?);
+        let Draft { method, path, headers, body } = self;
         let mut request = Outgoing::new(Full::from(body));
         *request.method_mut() = method;
-        *request.uri_mut() = uri.map_err(|error| error.to_string())?;
+        *request.uri_mut() = Uri::try_from(path).map_err(|error| error.to_string())?;
         *request.headers_mut() = headers;
         Ok(request)
     }

@@ -1,6 +1,5 @@
 //! One request and its reply: the wait at the gate, the head, the stream.
 
-use std::collections::VecDeque;
 use std::mem;
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -8,17 +7,17 @@ use std::time::Duration;
 use brigade_core::Usage;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hyper::body::Body;
+use hyper::body::Bytes;
 use reqwest::{Version, header};
 use tokio::time::{Instant, Sleep};
 
 use super::super::gate::{Hints, Passed, Permit, Place};
 use super::super::sse::{Event, Parser};
 use super::super::{Chunk, ModelError};
-use super::endpoint::Endpoint;
+use super::endpoint::{Draft, Endpoint};
 use super::failure::Instead;
 use super::wire::{Outgoing, Reply, WireError};
-use super::{Decoder, cut, failure};
+use super::{Decoder, Pieces, cut, failure};
 use crate::clock;
 
 /// The most bytes of one reply.
@@ -36,9 +35,17 @@ const WORTH_A_WORD: Duration = Duration::from_secs(1);
 /// How often a wait at the gate, and one for the provider, is told.
 const WAIT_NEWS: Duration = Duration::from_secs(10);
 const SILENCE_NEWS: Duration = Duration::from_secs(30);
+/// How many pieces of a body are taken at a stretch.
+const MOST_AT_ONCE: usize = 64;
+
+/// Writes a request, and makes who reads its reply.
+type Write<D> = Box<dyn Fn() -> serde_json::Result<(Draft, D)> + Send>;
 
 pub(super) struct Exchange<D> {
     endpoint: Endpoint,
+    write: Write<D>,
+    /// About how large the request is.
+    bytes: usize,
     place: Option<Place>,
     permit: Option<Permit>,
     phase: Phase,
@@ -46,8 +53,9 @@ pub(super) struct Exchange<D> {
     /// Whether whoever listens was told that nothing is sent yet.
     is_in_line: bool,
     parser: Parser,
-    decoder: D,
-    chunks: VecDeque<Chunk>,
+    /// None until the request is sent.
+    decoder: Option<D>,
+    chunks: Pieces,
     failed: Option<ModelError>,
     framing: Framing,
     received: usize,
@@ -60,8 +68,8 @@ pub(super) struct Exchange<D> {
 }
 
 enum Phase {
-    Queued(Box<Outgoing>),
-    Sent { reply: Coming, again: Box<Outgoing> },
+    Queued,
+    Sent(Coming),
     Reading(Reply),
     Over,
 }
@@ -87,18 +95,20 @@ enum Part<T> {
 }
 
 impl<D: Decoder> Exchange<D> {
-    pub(super) fn new(endpoint: Endpoint, request: Outgoing, decoder: D) -> Exchange<D> {
+    pub(super) fn new(endpoint: Endpoint, bytes: usize, write: Write<D>) -> Exchange<D> {
         let now = Instant::now();
         Exchange {
             endpoint,
+            write,
+            bytes,
             place: None,
             permit: None,
-            phase: Phase::Queued(Box::new(request)),
+            phase: Phase::Queued,
             refusals: 0,
             is_in_line: false,
             parser: Parser::default(),
-            decoder,
-            chunks: VecDeque::new(),
+            decoder: None,
+            chunks: Pieces::default(),
             failed: None,
             framing: Framing::None,
             received: 0,
@@ -111,7 +121,7 @@ impl<D: Decoder> Exchange<D> {
 
     pub(super) async fn next(&mut self) -> Option<Result<Chunk, ModelError>> {
         loop {
-            if let Some(chunk) = self.chunks.pop_front() {
+            if let Some(chunk) = self.chunks.next() {
                 return Some(Ok(self.give(chunk).await));
             }
             if let Some(error) = self.failed.take() {
@@ -124,8 +134,8 @@ impl<D: Decoder> Exchange<D> {
                 continue;
             }
             match mem::replace(&mut self.phase, Phase::Over) {
-                Phase::Queued(request) => self.queue(request).await,
-                Phase::Sent { reply, again } => self.hear(reply, again).await,
+                Phase::Queued => self.queue().await,
+                Phase::Sent(reply) => self.hear(reply).await,
                 Phase::Reading(_) | Phase::Over => return None,
             }
         }
@@ -150,16 +160,15 @@ impl<D: Decoder> Exchange<D> {
     }
 
     /// Waits at the gate. Nobody stands in line who is not listened to.
-    async fn queue(&mut self, request: Box<Outgoing>) {
+    async fn queue(&mut self) {
         if !self.is_in_line {
             self.is_in_line = true;
-            self.chunks.push_back(Chunk::Queued);
-            self.phase = Phase::Queued(request);
+            self.chunks.push(Chunk::Queued);
+            self.phase = Phase::Queued;
             return;
         }
         if self.place.is_none() {
-            let bytes = request.body().size_hint().exact().unwrap_or_default() as usize;
-            self.place = Some(self.endpoint.gate().enter(bytes));
+            self.place = Some(self.endpoint.gate().enter(self.bytes));
             self.expect_wait(self.endpoint.gate().closed_for());
         }
         let Some(place) = &mut self.place else { return };
@@ -167,22 +176,36 @@ impl<D: Decoder> Exchange<D> {
             Passed::Through(permit) => {
                 self.permit = Some(permit);
                 self.is_in_line = false;
-                self.chunks.push_back(Chunk::Sent);
+                self.chunks.push(Chunk::Sent);
                 self.heard = Instant::now();
                 self.news = self.heard + SILENCE_NEWS;
                 self.ends = self.heard + self.endpoint.limits().total;
-                let reply = self.endpoint.wire().clone().send((*request).clone()).boxed();
-                self.phase = Phase::Sent { reply, again: request };
+                self.send();
             }
             Passed::Still(why) => {
                 self.news = Instant::now() + WAIT_NEWS;
-                self.chunks.push_back(Chunk::Waiting(failure::waits(&self.endpoint, why)));
-                self.phase = Phase::Queued(request);
+                self.chunks.push(Chunk::Waiting(failure::waits(&self.endpoint, why)));
+                self.phase = Phase::Queued;
             }
             Passed::TooLong(wait) => {
                 self.failed = Some(ModelError::Transient(failure::asks_too_much(&self.endpoint, wait)));
             }
         }
+    }
+
+    fn send(&mut self) {
+        match self.written() {
+            Ok((request, decoder)) => {
+                self.decoder = Some(decoder);
+                self.phase = Phase::Sent(self.endpoint.wire().clone().send(request).boxed());
+            }
+            Err(cause) => self.failed = Some(failure::unwritable(&self.endpoint, &cause)),
+        }
+    }
+
+    fn written(&self) -> Result<(Outgoing, D), String> {
+        let (draft, decoder) = (self.write)().map_err(|error| error.to_string())?;
+        Ok((draft.build()?, decoder))
     }
 
     fn expect_wait(&mut self, wait: Duration) {
@@ -191,11 +214,11 @@ impl<D: Decoder> Exchange<D> {
     }
 
     /// Waits for the head of the reply.
-    async fn hear(&mut self, mut reply: Coming, again: Box<Outgoing>) {
+    async fn hear(&mut self, mut reply: Coming) {
         let limit = self.endpoint.limits().first_byte;
         let limits = self.until(limit);
         match self.alarm.wait_for(&mut reply, limits).await {
-            Part::Came(Ok(reply)) => self.head(reply, again).await,
+            Part::Came(Ok(reply)) => self.head(reply).await,
             Part::Came(Err(error)) => {
                 if matches!(error, WireError::Broken(_)) {
                     self.may_have_begun();
@@ -204,7 +227,7 @@ impl<D: Decoder> Exchange<D> {
             }
             Part::Quiet => {
                 self.say_quiet();
-                self.phase = Phase::Sent { reply, again };
+                self.phase = Phase::Sent(reply);
             }
             Part::Late => {
                 self.may_have_begun();
@@ -222,14 +245,14 @@ impl<D: Decoder> Exchange<D> {
         Until { late: self.heard + limit, news: self.news, ends: self.ends }
     }
 
-    async fn head(&mut self, response: Reply, again: Box<Outgoing>) {
+    async fn head(&mut self, response: Reply) {
         let hints = Hints::read(response.headers(), clock::now());
         let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or("text/event-stream").to_ascii_lowercase();
         if !response.status().is_success() {
             let status = response.status().as_u16();
             let error = failed_reply(&self.endpoint, response).await;
-            return self.turned_away(status, error, &hints, again);
+            return self.turned_away(status, error, &hints);
         }
         if !kind.starts_with("text/event-stream") {
             return self.no_stream(response, &kind).await;
@@ -248,7 +271,7 @@ impl<D: Decoder> Exchange<D> {
 
     /// The reply is a failure. One that says no more than "later" is not shown to anybody: the request waits and is sent
     /// again, since nobody worked on it.
-    fn turned_away(&mut self, status: u16, error: ModelError, hints: &Hints, again: Box<Outgoing>) {
+    fn turned_away(&mut self, status: u16, error: ModelError, hints: &Hints) {
         let ModelError::Transient(said) = &error else { return self.failed = Some(error) };
         let is_refusal = status == 429 || (matches!(status, 503 | 529) && hints.ask_to_wait());
         if !is_refusal {
@@ -264,7 +287,7 @@ impl<D: Decoder> Exchange<D> {
             if let Some(place) = &mut self.place {
                 place.again();
             }
-            self.phase = Phase::Queued(again);
+            self.phase = Phase::Queued;
         } else {
             let refused = format!("{said}; it refused the request {} times", self.refusals);
             self.failed = Some(ModelError::Transient(refused));
@@ -284,7 +307,7 @@ impl<D: Decoder> Exchange<D> {
 
     /// Tells whoever pays that the provider may have worked, whatever comes.
     fn may_have_begun(&mut self) {
-        self.chunks.push_back(Chunk::Usage(Usage::default()));
+        self.chunks.push(Chunk::Usage(Usage::default()));
     }
 
     /// The provider failed, and is asked for less at once.
@@ -301,24 +324,42 @@ impl<D: Decoder> Exchange<D> {
         let until = self.until(limit);
         let Phase::Reading(response) = &mut self.phase else { return };
         match self.alarm.wait_for(response.chunk(), until).await {
-            Part::Came(Ok(Some(bytes))) => {
+            Part::Came(came) => {
                 self.heard = Instant::now();
-                if let Err(error) = self.take(&bytes) {
-                    self.fail(error);
-                }
+                self.came(came);
+                self.take_ready();
             }
-            Part::Came(Ok(None)) if self.framing == Framing::Known => {
-                self.phase = Phase::Over;
-                if let Err(error) = self.decoder.end(&mut self.chunks) {
-                    self.fail(error);
-                }
-            }
-            Part::Came(Ok(None)) => self.fail(cut(&self.endpoint)),
-            Part::Came(Err(error)) => self.fail(failure::broken(&self.endpoint, error)),
             Part::Quiet => self.say_quiet(),
             Part::Late if self.received == 0 => self.fail(failure::no_answer(&self.endpoint, limit)),
             Part::Late => self.fail(failure::stalled(&self.endpoint, limit)),
             Part::Endless => self.fail(failure::too_long(&self.endpoint)),
+        }
+    }
+
+    /// Takes what has come already too, so that whoever listens goes on once for all of it.
+    fn take_ready(&mut self) {
+        for _ in 0..MOST_AT_ONCE {
+            if self.failed.is_some() || self.chunks.are_done() {
+                return;
+            }
+            let Phase::Reading(response) = &mut self.phase else { return };
+            let Some(came) = response.chunk().now_or_never() else { return };
+            self.came(came);
+        }
+    }
+
+    fn came(&mut self, came: Result<Option<Bytes>, WireError>) {
+        let taken = match came {
+            Ok(Some(bytes)) => self.take(&bytes),
+            Ok(None) if self.framing == Framing::Known => {
+                self.phase = Phase::Over;
+                self.decoder.as_mut().map_or(Ok(()), |decoder| decoder.end(&mut self.chunks))
+            }
+            Ok(None) => Err(cut(&self.endpoint)),
+            Err(error) => Err(failure::broken(&self.endpoint, error)),
+        };
+        if let Err(error) = taken {
+            self.fail(error);
         }
     }
 
@@ -327,7 +368,7 @@ impl<D: Decoder> Exchange<D> {
         let now = Instant::now();
         self.news = now + SILENCE_NEWS;
         let quiet = now.saturating_duration_since(self.heard);
-        self.chunks.push_back(Chunk::Waiting(failure::quiet(&self.endpoint, quiet)));
+        self.chunks.push(Chunk::Waiting(failure::quiet(&self.endpoint, quiet)));
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
@@ -336,17 +377,18 @@ impl<D: Decoder> Exchange<D> {
         if self.received > REPLY_BYTES {
             return Err(transient(format!("the reply is larger than {REPLY_BYTES} bytes")));
         }
+        let Some(decoder) = &mut self.decoder else { return Ok(()) };
         let mut rest = bytes;
         while let Some(event) = self.parser.next(&mut rest).map_err(|error| transient(error.to_string()))? {
             // Whoever says the key in a reply would have it stored and shown.
             match self.endpoint.hidden_in_reply(&event.data) {
-                None => self.decoder.take(event, &mut self.chunks)?,
+                None => decoder.take(event, &mut self.chunks)?,
                 Some(data) => {
                     let event = Event { name: event.name.clone(), data };
-                    self.decoder.take(&event, &mut self.chunks)?;
+                    decoder.take(&event, &mut self.chunks)?;
                 }
             }
-            if matches!(self.chunks.back(), Some(Chunk::Done(_))) {
+            if self.chunks.are_done() {
                 break;
             }
         }

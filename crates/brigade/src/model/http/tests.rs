@@ -1,13 +1,16 @@
 //! Streams that nobody would send, for every adapter.
 
-use std::collections::VecDeque;
-use std::sync::LazyLock;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
+use futures::StreamExt;
 use proptest::prelude::*;
 
 use super::super::sse::{Event, Parser};
-use super::super::{Chunk, Ingest, anthropic, gemini, openai, responses};
-use super::{Decoder, Endpoint};
+use super::super::{Chunk, Ingest, Pace, anthropic, gemini, openai, responses};
+use super::{Decoder, Endpoint, Pieces, Times};
 
 static ENDPOINT: LazyLock<Endpoint> =
     LazyLock::new(|| Endpoint::new("mock", "http://127.0.0.1:1", None).expect("an address"));
@@ -52,14 +55,15 @@ const PIECES: [&str; 32] = [
 fn decode(mut decoder: impl Decoder, bytes: &[u8]) {
     let mut events: Vec<Event> = Vec::new();
     let _ = Parser::default().feed(bytes, &mut events);
-    let mut chunks = VecDeque::new();
+    let mut chunks = Pieces::default();
     let mut ingest = Ingest::default();
     for event in &events {
-        if decoder.take(event, &mut chunks).is_err() || matches!(chunks.back(), Some(Chunk::Done(_))) {
+        if decoder.take(event, &mut chunks).is_err() || chunks.are_done() {
             break;
         }
     }
     let _ = decoder.end(&mut chunks);
+    let chunks: Vec<Chunk> = std::iter::from_fn(|| chunks.next()).collect();
     let ends = chunks.iter().position(|chunk| matches!(chunk, Chunk::Done(_)));
     assert!(ends.is_none_or(|at| at + 1 == chunks.len()), "there is more after the end");
     for chunk in chunks {
@@ -85,4 +89,32 @@ proptest! {
         decode(responses::reply::Decoder::new(ENDPOINT.clone(), "m".to_owned(), 100), &bytes);
         decode(gemini::reply::Decoder::new(ENDPOINT.clone(), "m".to_owned(), 100), &bytes);
     }
+}
+
+#[tokio::test]
+async fn who_stands_in_line_has_written_nothing() {
+    // Nobody answers here, and so the first one stays before the others.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let base = format!("http://{}", silent.local_addr().expect("an address"));
+    let pace = Pace { concurrency: Some(1), ..Pace::default() };
+    let endpoint = Endpoint::limited("mock", &base, None, pace, Times::default()).expect("an address");
+    let written = Arc::new(AtomicUsize::new(0));
+    let ask = || {
+        let (written, endpoint) = (written.clone(), endpoint.clone());
+        super::converse(&endpoint.clone(), 9, move || {
+            written.fetch_add(1, Ordering::Relaxed);
+            let decoder = openai::reply::Decoder::new(endpoint.clone(), 2, false);
+            Ok((endpoint.post("/chat/completions", b"{}".to_vec()), decoder))
+        })
+    };
+    let (mut first, mut second) = (ask(), ask());
+    assert!(matches!(first.next().await, Some(Ok(Chunk::Queued))));
+    assert!(matches!(first.next().await, Some(Ok(Chunk::Sent))));
+    assert!(matches!(second.next().await, Some(Ok(Chunk::Queued))));
+    let waits = tokio::time::timeout(Duration::from_millis(50), second.next()).await;
+    assert!(waits.is_err(), "it stands in line");
+    assert_eq!(written.load(Ordering::Relaxed), 1);
+    drop(first);
+    assert!(matches!(second.next().await, Some(Ok(Chunk::Sent))));
+    assert_eq!(written.load(Ordering::Relaxed), 2);
 }

@@ -1,12 +1,13 @@
 //! Calls that come in fragments, side by side, and in as many ways as there are servers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use brigade_core::message::Stop;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::super::http::Pieces;
 use super::super::{Chunk, http};
 
 /// A piece of a call.
@@ -90,13 +91,13 @@ impl Calls {
     }
 
     /// Gives the calls out, or says what is wrong with them.
-    pub(super) fn give(&mut self, stop: Stop, chunks: &mut VecDeque<Chunk>) -> Result<(), &'static str> {
+    pub(super) fn give(&mut self, stop: Stop, chunks: &mut Pieces) -> Result<(), &'static str> {
         for call in std::mem::take(&mut self.0) {
             if call.name.is_empty() {
                 return Err("a tool call has no name");
             }
-            chunks.push_back(Chunk::Call { name: call.name, provider_id: call.id });
-            chunks.push_back(http::said_arguments(stop, call.arguments));
+            chunks.push(Chunk::Call { name: call.name, provider_id: call.id });
+            chunks.push(http::said_arguments(stop, call.arguments));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Streams of Chat Completions.
 
-use std::collections::VecDeque;
+use std::borrow::Cow;
 use std::fmt;
 
 use brigade_core::Usage;
@@ -10,10 +10,11 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::super::count::or_estimate;
-use super::super::http::{self, Endpoint};
+use super::super::http::{self, Endpoint, Pieces};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
 use super::calls::{Calls, Fragment};
+use super::frame::Frame;
 use super::thought::{self, Kept, Thought};
 
 const DONE: &str = "[DONE]";
@@ -21,9 +22,9 @@ const DONE: &str = "[DONE]";
 // An event of each token is read here: nothing is flattened, no structure is filled in twice, and one choice needs no list.
 
 #[derive(Debug, Deserialize)]
-struct Piece {
-    #[serde(default)]
-    choices: Option<Choices>,
+struct Piece<'a> {
+    #[serde(default, borrow)]
+    choices: Option<Choices<'a>>,
     #[serde(default)]
     usage: Option<Value>,
     /// Where Groq counts, and says why it stopped early.
@@ -34,11 +35,11 @@ struct Piece {
 }
 
 #[derive(Debug, Deserialize)]
-struct Choice {
+struct Choice<'a> {
     #[serde(default)]
     index: Option<u64>,
-    #[serde(default)]
-    delta: Option<Delta>,
+    #[serde(default, borrow)]
+    delta: Option<Delta<'a>>,
     #[serde(default)]
     finish_reason: Option<String>,
     #[serde(default)]
@@ -46,9 +47,9 @@ struct Choice {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Delta {
-    #[serde(default)]
-    content: Option<Content>,
+struct Delta<'a> {
+    #[serde(default, borrow)]
+    content: Option<Content<'a>>,
     #[serde(default)]
     refusal: Option<String>,
     #[serde(default)]
@@ -61,15 +62,40 @@ struct Delta {
     tool_calls: Option<Vec<Fragment>>,
 }
 
-/// Replies side by side. One was asked for.
-#[derive(Debug, Default)]
-struct Choices {
-    first: Option<Choice>,
-    others: Vec<Choice>,
+impl<'a> Piece<'a> {
+    /// The text that is all there is to the event, where it stands in it as it is meant.
+    fn text_alone(&self) -> Option<&'a str> {
+        let Piece { choices: Some(choices), usage: None, x_groq: None, error: None } = self else {
+            return None;
+        };
+        let Choices { first: Some(choice), others } = choices else { return None };
+        let Choice { index: None | Some(0), delta: Some(delta), finish_reason: None, error: None } = choice
+        else {
+            return None;
+        };
+        match delta {
+            Delta {
+                content: Some(Content(Cow::Borrowed(text))),
+                refusal: None,
+                reasoning_content: None,
+                reasoning: None,
+                reasoning_details: None,
+                tool_calls: None,
+            } if others.is_empty() && !text.is_empty() => Some(text),
+            _ => None,
+        }
+    }
 }
 
-impl<'de> Deserialize<'de> for Choices {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Choices, D::Error> {
+/// Replies side by side. One was asked for.
+#[derive(Debug, Default)]
+struct Choices<'a> {
+    first: Option<Choice<'a>>,
+    others: Vec<Choice<'a>>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Choices<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Choices<'a>, D::Error> {
         deserializer.deserialize_seq(ChoicesVisitor)
     }
 }
@@ -77,13 +103,13 @@ impl<'de> Deserialize<'de> for Choices {
 struct ChoicesVisitor;
 
 impl<'de> Visitor<'de> for ChoicesVisitor {
-    type Value = Choices;
+    type Value = Choices<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a list of choices")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Choices, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Choices<'de>, A::Error> {
         let first = list.next_element()?;
         let mut others = Vec::new();
         while let Some(choice) = list.next_element()? {
@@ -95,10 +121,10 @@ impl<'de> Visitor<'de> for ChoicesVisitor {
 
 /// Text, or a list of parts with text among them.
 #[derive(Debug)]
-struct Content(String);
+struct Content<'a>(Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Content {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Content, D::Error> {
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Content<'a>, D::Error> {
         deserializer.deserialize_any(ContentVisitor)
     }
 }
@@ -106,26 +132,26 @@ impl<'de> Deserialize<'de> for Content {
 struct ContentVisitor;
 
 impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Content;
+    type Value = Content<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("text or a list of parts")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Content, E> {
-        Ok(Content(text.to_owned()))
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Content<'de>, E> {
+        Ok(Content(Cow::Borrowed(text)))
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Content, E> {
-        Ok(Content(text))
+    fn visit_str<E>(self, text: &str) -> Result<Content<'de>, E> {
+        Ok(Content(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Content, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Content<'de>, A::Error> {
         let mut text = String::new();
         while let Some(part) = parts.next_element::<Value>()? {
             text.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default());
         }
-        Ok(Content(text))
+        Ok(Content(Cow::Owned(text)))
     }
 }
 
@@ -136,6 +162,7 @@ pub(in super::super) struct Decoder {
     said_bytes: usize,
     calls: Calls,
     thought: Thought,
+    frame: Frame,
     has_calls: bool,
     usage: Option<Usage>,
     refused: bool,
@@ -151,6 +178,7 @@ impl Decoder {
             said_bytes: 0,
             calls: Calls::default(),
             thought: Thought::default(),
+            frame: Frame::default(),
             has_calls,
             usage: None,
             refused: false,
@@ -158,17 +186,17 @@ impl Decoder {
         }
     }
 
-    fn choice(&mut self, choice: Choice, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn choice(&mut self, choice: Choice<'_>, chunks: &mut Pieces) -> Result<(), ModelError> {
         if let Some(error) = choice.error.filter(|error| !error.is_null()) {
             return Err(http::in_stream(&self.endpoint, &error));
         }
         let delta = choice.delta.unwrap_or_default();
-        if let Some(text) = delta.content.map(|content| content.0) {
+        if let Some(Content(text)) = &delta.content {
             self.say(text, chunks);
         }
         if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;
-            self.say(text, chunks);
+            self.say(&text, chunks);
         }
         let Delta { reasoning_content, reasoning, reasoning_details, .. } = delta;
         self.thought.take(thought::Fragment { reasoning_content, reasoning, reasoning_details });
@@ -180,15 +208,15 @@ impl Decoder {
         Ok(())
     }
 
-    fn say(&mut self, text: String, chunks: &mut VecDeque<Chunk>) {
+    fn say(&mut self, text: &str, chunks: &mut Pieces) {
         if !text.is_empty() {
             self.said_bytes += text.len();
-            chunks.push_back(Chunk::Text(text));
+            chunks.say(text);
         }
     }
 
     /// The reply is whole: gives what was held back.
-    fn finish(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn finish(&mut self, chunks: &mut Pieces) -> Result<(), ModelError> {
         let Some(reason) = self.finish.take() else { return Err(http::cut(&self.endpoint)) };
         let stop = match reason.as_str() {
             "length" | "max_tokens" | "model_length" => Stop::Length,
@@ -205,8 +233,8 @@ impl Decoder {
         let usage = or_estimate(self.usage.unwrap_or_default(), self.asked_bytes, said);
         chunks.extend(self.kept());
         self.calls.give(stop, chunks).map_err(|cause| http::refused(&self.endpoint, cause))?;
-        chunks.push_back(Chunk::Usage(usage));
-        chunks.push_back(Chunk::Done(stop));
+        chunks.push(Chunk::Usage(usage));
+        chunks.push(Chunk::Done(stop));
         Ok(())
     }
 
@@ -225,7 +253,7 @@ impl Decoder {
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &Event, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn take(&mut self, event: &Event, chunks: &mut Pieces) -> Result<(), ModelError> {
         let data = event.data.trim();
         if data == DONE {
             return self.finish(chunks);
@@ -233,8 +261,15 @@ impl http::Decoder for Decoder {
         if data.is_empty() {
             return Ok(());
         }
-        let piece: Piece = serde_json::from_str(data)
+        if let Some(text) = self.frame.text(data).filter(|_| event.name.is_empty()) {
+            self.say(text, chunks);
+            return Ok(());
+        }
+        let piece: Piece<'_> = serde_json::from_str(data)
             .map_err(|_| http::refused(&self.endpoint, "an event of the stream is no JSON of this API"))?;
+        if let Some(text) = piece.text_alone() {
+            self.frame.learn(data, text);
+        }
         if let Some(error) = piece.error.filter(|error| !error.is_null()) {
             return Err(http::in_stream(&self.endpoint, &error));
         }
@@ -251,7 +286,7 @@ impl http::Decoder for Decoder {
         if let Some(counted) = piece.usage.as_ref().and_then(usage).or_else(|| aside.and_then(usage)) {
             self.usage = Some(counted);
         }
-        let before = chunks.len();
+        let before = chunks.added();
         let Choices { first, others } = piece.choices.unwrap_or_default();
         for choice in first.into_iter().chain(others) {
             // Only one reply was asked for.
@@ -259,14 +294,14 @@ impl http::Decoder for Decoder {
                 self.choice(choice, chunks)?;
             }
         }
-        if chunks.len() == before {
+        if chunks.added() == before {
             // Calls and reasoning are held back; whoever waits is to know that the model is at work.
-            chunks.push_back(Chunk::Usage(self.usage.unwrap_or_default()));
+            chunks.push(Chunk::Usage(self.usage.unwrap_or_default()));
         }
         Ok(())
     }
 
-    fn end(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn end(&mut self, chunks: &mut Pieces) -> Result<(), ModelError> {
         // Some servers leave out the last event. The reason is the last thing that a reply says, so nothing is missing.
         self.finish(chunks)
     }

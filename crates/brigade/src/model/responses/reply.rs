@@ -1,13 +1,11 @@
 //! Streams of Responses.
 
-use std::collections::VecDeque;
-
 use brigade_core::Usage;
 use brigade_core::message::Stop;
 use serde_json::Value;
 
 use super::super::count::or_estimate;
-use super::super::http::{self, Endpoint};
+use super::super::http::{self, Endpoint, Pieces};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
 use super::items::{Items, What, word};
@@ -29,7 +27,7 @@ impl Decoder {
         Decoder { endpoint, model, asked_bytes, said_bytes: 0, items: Items::default(), refused: false }
     }
 
-    fn piece(&mut self, kind: &str, event: &Value, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn piece(&mut self, kind: &str, event: &Value, chunks: &mut Pieces) -> Result<(), ModelError> {
         match kind {
             "response.output_item.added" => self.items.begin(event),
             "response.output_item.done" => {
@@ -69,26 +67,21 @@ impl Decoder {
         http::in_stream(&self.endpoint, inner.unwrap_or(event))
     }
 
-    fn text(&mut self, event: &Value, chunks: &mut VecDeque<Chunk>) {
+    fn text(&mut self, event: &Value, chunks: &mut Pieces) {
         let more = word(event, "delta").unwrap_or_default();
         self.items.text(event, &more);
         self.say(more, chunks);
     }
 
-    fn say(&mut self, text: String, chunks: &mut VecDeque<Chunk>) {
+    fn say(&mut self, text: String, chunks: &mut Pieces) {
         if !text.is_empty() {
             self.said_bytes += text.len();
-            chunks.push_back(Chunk::Text(text));
+            chunks.say(&text);
         }
     }
 
     /// The reply is whole: gives what was held back.
-    fn finish(
-        &mut self,
-        response: &Value,
-        is_cut: bool,
-        chunks: &mut VecDeque<Chunk>,
-    ) -> Result<(), ModelError> {
+    fn finish(&mut self, response: &Value, is_cut: bool, chunks: &mut Pieces) -> Result<(), ModelError> {
         if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
             return Err(http::in_stream(&self.endpoint, error));
         }
@@ -106,13 +99,13 @@ impl Decoder {
         let counted = response.get("usage").and_then(usage).unwrap_or_default();
         let usage = or_estimate(counted, self.asked_bytes, self.said_bytes);
         self.give(stop, chunks)?;
-        chunks.push_back(Chunk::Usage(usage));
-        chunks.push_back(Chunk::Done(stop));
+        chunks.push(Chunk::Usage(usage));
+        chunks.push(Chunk::Done(stop));
         Ok(())
     }
 
     /// Gives out what is to go back, with its place, and the calls.
-    fn give(&mut self, stop: Stop, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn give(&mut self, stop: Stop, chunks: &mut Pieces) -> Result<(), ModelError> {
         let (mut before, mut calls) = (0, Vec::new());
         for what in std::mem::take(&mut self.items).give() {
             match what {
@@ -134,8 +127,8 @@ impl Decoder {
             }
         }
         for (provider_id, name, arguments) in calls {
-            chunks.push_back(Chunk::Call { name, provider_id });
-            chunks.push_back(http::said_arguments(stop, arguments));
+            chunks.push(Chunk::Call { name, provider_id });
+            chunks.push(http::said_arguments(stop, arguments));
         }
         Ok(())
     }
@@ -147,7 +140,7 @@ impl Decoder {
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &Event, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn take(&mut self, event: &Event, chunks: &mut Pieces) -> Result<(), ModelError> {
         let data = event.data.trim();
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
@@ -155,16 +148,16 @@ impl http::Decoder for Decoder {
         let said: Value = serde_json::from_str(data)
             .map_err(|_| http::refused(&self.endpoint, "an event of the stream is no JSON of this API"))?;
         let kind = word(&said, "type").unwrap_or_else(|| event.name.clone());
-        let before = chunks.len();
+        let before = chunks.added();
         self.piece(&kind, &said, chunks)?;
-        if chunks.len() == before {
+        if chunks.added() == before {
             // Calls and reasoning are held back; whoever waits is to know that the model is at work.
-            chunks.push_back(Chunk::Usage(Usage::default()));
+            chunks.push(Chunk::Usage(Usage::default()));
         }
         Ok(())
     }
 
-    fn end(&mut self, _chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
+    fn end(&mut self, _chunks: &mut Pieces) -> Result<(), ModelError> {
         Err(http::cut(&self.endpoint))
     }
 }

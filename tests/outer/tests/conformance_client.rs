@@ -1,0 +1,60 @@
+//! The client against the conformance suite of MCP. docs/protocols.md says why some scenarios are not for it.
+
+#![expect(clippy::disallowed_methods, reason = "tests, which start the suite")]
+
+use std::collections::BTreeMap;
+
+use brigade_outer_tests::conformance;
+
+/// Scenarios that fail, each for a reason.
+const FAILING: [&str; 7] = [
+    "auth/client-credentials-jwt",
+    "auth/dpop",
+    "auth/dpop-nonce",
+    "auth/enterprise-managed-authorization",
+    "auth/wif-jwt-bearer",
+    "elicitation-sep1034-client-defaults",
+    "json-schema-2020-12-preservation",
+];
+
+/// Scenarios of an extension that the client does not speak: nothing of it is seen there, good or bad.
+const UNTOUCHED: [&str; 4] = [
+    "sep-2640-client-no-prefetch",
+    "sep-2640-client-verify-digest",
+    "sep-2640-client-verify-frontmatter",
+    "sep-2640-client-verify-size",
+];
+
+/// The checks of every scenario that passed and failed.
+fn results(said: &str) -> BTreeMap<String, (usize, usize)> {
+    let summary = said.split_once("SUITE SUMMARY").map_or("", |(_, summary)| summary);
+    let line = |line: &str| {
+        let (name, counts) = line.trim().strip_prefix(['✓', '✗'])?.trim().split_once(": ")?;
+        let (passed, rest) = counts.split_once(" passed, ")?;
+        let (failed, _) = rest.split_once(" failed")?;
+        Some((name.to_owned(), (passed.parse().ok()?, failed.parse().ok()?)))
+    };
+    summary.lines().filter_map(line).collect()
+}
+
+#[test]
+fn the_client_passes_every_scenario_that_is_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut suite = conformance(folder.path());
+    suite.args([
+        "client",
+        "--suite",
+        "all",
+        "--command",
+        env!("CARGO_BIN_EXE_mcp-client"),
+    ]);
+    let done = suite.current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let results = results(&said);
+    assert_eq!(results.len(), 48, "{said}\n{}", String::from_utf8_lossy(&done.stderr));
+    let named = |holds: fn((usize, usize)) -> bool| -> Vec<&str> {
+        results.iter().filter(|(_, counts)| holds(**counts)).map(|(name, _)| name.as_str()).collect()
+    };
+    assert_eq!(named(|(_, failed)| failed > 0), FAILING, "{said}");
+    assert_eq!(named(|(passed, failed)| passed + failed == 0), UNTOUCHED, "{said}");
+}
