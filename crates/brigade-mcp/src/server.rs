@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CreateTaskResult, ErrorData,
-    GetTaskParams, GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams,
+    GetTaskParams, GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
     ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
@@ -180,7 +180,7 @@ impl Server {
             .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let runtimes = self.runtimes(hop.as_ref()).await;
         let task = Task::new(relay::task(&request.name, &arguments)).agent(self.inner.agent.clone()).hop(hop);
-        let as_task = context.client_capabilities().is_some_and(|client| client.supports_tasks());
+        let as_task = follows_tasks(&context);
         let asks = !as_task && questions::can_ask(&context);
         let runtime = if asks { &runtimes.asking } else { &runtimes.alone };
         let (place, prepared) = match self.prepare(runtime, task).await {
@@ -364,4 +364,11 @@ impl ServerHandler for Server {
         let cancelled = self.inner.runtimes.alone.cancel(&found.root, BY).await;
         cancelled.map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
+}
+
+/// Whether the client can follow a task. Some announce tasks in sessions of older versions too, which have none.
+fn follows_tasks(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+        && context.client_capabilities().is_some_and(|client| client.supports_tasks())
 }

@@ -17,7 +17,6 @@ pub(crate) fn samples() -> Vec<Event> {
         face: Face::Spawn,
         external: Some("server/agent".to_owned()),
         agent: Some("a".to_owned()),
-        external: Some("server/agent".to_owned()),
         role: Some("r".to_owned()),
         task: text(),
         context: Some(text()),
