@@ -8,7 +8,6 @@ mod calls;
 mod choices;
 mod clock;
 mod commands;
-mod line;
 mod listing;
 mod narrator;
 mod office;
@@ -30,7 +29,7 @@ use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-use line::{Line, Lines};
+use crate::line::{LONGEST, Line, Lines};
 use office::Office;
 use peer::{Incoming, Peer};
 
@@ -99,7 +98,7 @@ async fn listen(office: &Arc<Office>, reader: impl AsyncRead + Unpin, tasks: &mu
         while tasks.try_join_next().is_some() {}
         let incoming = match line {
             Line::TooLong => {
-                let words = format!("a message may have {} bytes at most", line::LONGEST);
+                let words = format!("a message may have {} bytes at most", LONGEST);
                 Err(Box::new((agent_client_protocol::v1::schema::RequestId::Null, refusal::request(words))))
             }
             Line::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => continue,

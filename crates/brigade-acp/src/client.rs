@@ -9,7 +9,6 @@
 
 mod ask;
 mod fate;
-mod line;
 mod peer;
 mod pool;
 mod process;

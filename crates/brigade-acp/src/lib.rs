@@ -5,4 +5,5 @@
 
 pub mod agent;
 pub mod client;
+mod line;
 mod task;

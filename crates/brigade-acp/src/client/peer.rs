@@ -16,9 +16,9 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
 use super::fate::Fate;
-use super::line::Lines;
 use super::session::{Inbound, Session};
 use super::{Server, lock, process, short};
+use crate::line::{LONGEST, Line, Lines};
 use crate::task::{self, AbortOnDrop};
 
 /// How many messages wait to be written.
@@ -365,17 +365,18 @@ async fn read(link: Arc<Link>, reader: OwnedReadHalf) {
     let mut lines = Lines::new(reader);
     loop {
         match lines.next().await {
-            Ok(Some(line)) => {
-                if let Err(reason) = link.take(line) {
+            Ok(Some(Line::Whole(line))) => {
+                if let Err(reason) = link.take(&line) {
                     link.fate.seal(reason);
                     break;
                 }
             }
-            Ok(None) => break,
-            Err(reason) => {
-                link.fate.seal(reason);
+            Ok(Some(Line::TooLong)) => {
+                let most = LONGEST >> 20;
+                link.fate.seal(format!("it sent a message of more than {most} MB, so it was ended"));
                 break;
             }
+            Ok(None) | Err(_) => break,
         }
     }
     link.close();

@@ -45,7 +45,7 @@ async fn a_line_without_end_is_dropped_as_it_comes() {
     client.line(&"x".repeat(11 * 1024 * 1024)).await;
     let message = client.next().await;
     assert_eq!(message["error"]["code"], -32600);
-    assert!(message["error"]["message"].as_str().unwrap().contains("10485760"));
+    assert!(message["error"]["message"].as_str().unwrap().contains("8388608"));
     client.open(&world.path()).await;
 }
 

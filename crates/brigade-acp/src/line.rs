@@ -1,60 +1,63 @@
-//! Lines of bounded length.
+//! Lines of bounded length, from whoever speaks the protocol with us.
 
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// The longest line that is read.
-pub(super) const LONGEST: usize = 10 * 1024 * 1024;
+pub(crate) const LONGEST: usize = 8 << 20;
+/// How much is read at once.
+const PIECE: usize = 64 << 10;
 
 /// What came as one line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(crate) enum Line {
     /// All of it.
     Whole(Vec<u8>),
-    /// It was longer than any message may be, and was dropped as it came.
+    /// It is longer than any message may be. What is still to come of it is dropped.
     TooLong,
 }
 
 /// Lines out of a stream. Asking for the next one can be given up and taken up again: nothing is lost.
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     begun: Vec<u8>,
-    is_too_long: bool,
+    /// Whether what comes belongs to a line that was too long.
+    is_skipping: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(reader: R) -> Lines<R> {
-        Lines { reader: BufReader::new(reader), begun: Vec::new(), is_too_long: false }
+    pub(crate) fn new(reader: R) -> Lines<R> {
+        let reader = BufReader::with_capacity(PIECE, reader);
+        Lines { reader, begun: Vec::new(), is_skipping: false }
     }
 
     /// The next line; none at the end. A line that the end cut off is no line.
-    pub(super) async fn next(&mut self) -> std::io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> std::io::Result<Option<Line>> {
         loop {
             let chunk = self.reader.fill_buf().await?;
             if chunk.is_empty() {
                 return Ok(None);
             }
-            let end = chunk.iter().position(|byte| *byte == b'\n');
-            let part = &chunk[..end.unwrap_or(chunk.len())];
-            if self.begun.len() + part.len() > LONGEST {
-                self.is_too_long = true;
-                self.begun = Vec::new();
-            }
-            if !self.is_too_long {
+            let end = memchr::memchr(b'\n', chunk);
+            let (part, used) = match end {
+                Some(end) => (chunk.get(..end).unwrap_or_default(), end + 1),
+                None => (chunk, chunk.len()),
+            };
+            let was_skipping = self.is_skipping;
+            let is_too_long = !was_skipping && self.begun.len() + part.len() > LONGEST;
+            if !was_skipping && !is_too_long {
                 self.begun.extend_from_slice(part);
             }
-            let used = end.map_or(chunk.len(), |end| end + 1);
-            consume(&mut self.reader, used);
-            if end.is_some() {
-                let line = std::mem::take(&mut self.begun);
-                let is_too_long = std::mem::take(&mut self.is_too_long);
-                return Ok(Some(if is_too_long { Line::TooLong } else { Line::Whole(line) }));
+            self.is_skipping = (was_skipping || is_too_long) && end.is_none();
+            self.reader.consume(used);
+            if is_too_long {
+                self.begun = Vec::new();
+                return Ok(Some(Line::TooLong));
+            }
+            if end.is_some() && !was_skipping {
+                return Ok(Some(Line::Whole(std::mem::take(&mut self.begun))));
             }
         }
     }
-}
-
-fn consume(reader: &mut (impl AsyncBufRead + Unpin), bytes: usize) {
-    std::pin::Pin::new(reader).consume(bytes);
 }
 
 #[cfg(test)]
@@ -89,5 +92,11 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert!(matches!(&lines[0], Line::Whole(line) if line.len() == LONGEST));
         assert_eq!(lines[1..], [Line::TooLong, whole("next")]);
+    }
+
+    #[tokio::test]
+    async fn a_line_without_an_end_is_found_out() {
+        let mut lines = Lines::new(tokio::io::repeat(b'x'));
+        assert_eq!(lines.next().await.unwrap(), Some(Line::TooLong));
     }
 }
