@@ -258,6 +258,8 @@ impl Models {
     fn known(&self) -> String {
         let made = self.made.iter().flat_map(|made| &made.names);
         let mut known: Vec<&str> = self.providers.keys().chain(made).map(String::as_str).collect();
+        // It stands for the call of another program: no person names it.
+        known.retain(|name| *name != relay::PROVIDER);
         known.sort_unstable();
         if known.is_empty() { "none is set up".to_owned() } else { known.join(", ") }
     }
