@@ -36,6 +36,9 @@ struct Usage {
     cache_read_tokens: u64,
     cache_write_tokens: u64,
     in_doubt_tokens: u64,
+    /// What external agents say they used up, apart from all else.
+    reported_tokens: u64,
+    reported_usd: f64,
 }
 
 /// One session of the tree, with what it used up by itself.
@@ -75,6 +78,8 @@ impl Usage {
             cache_read_tokens: spent.usage.cache_read,
             cache_write_tokens: spent.usage.cache_write,
             in_doubt_tokens: spent.in_doubt.tokens,
+            reported_tokens: spent.reported.tokens,
+            reported_usd: units::float_dollars(spent.reported.usd),
         }
     }
 }

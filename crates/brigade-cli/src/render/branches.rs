@@ -1,7 +1,7 @@
 //! What each branch of a tree cost and how long it took: the agent's own part, and with all below it.
 
 use brigade_core::view::{Doing, Node, Tree};
-use brigade_core::{SessionId, Spent, Status};
+use brigade_core::{Amount, SessionId, Spent, Status};
 
 use super::story::{count, ending};
 use super::table::outcome;
@@ -82,6 +82,12 @@ pub(crate) fn branches(view: &View, spans: &Spans, breadth: Breadth, colour: Col
     if spent.in_doubt.tokens > 0 {
         let tokens = units::short(spent.in_doubt.tokens);
         text.push_str(&format!("up to {tokens} more tokens are in doubt: their answers were never seen\n"));
+    }
+    if spent.reported != Amount::default() {
+        let (tokens, usd) = (units::short(spent.reported.tokens), units::shown_dollars(spent.reported.usd));
+        text.push_str(&format!(
+            "external agents say they used {tokens} tokens, {usd}, on their own account\n"
+        ));
     }
     text.push_str(&causes(view, colour));
     text

@@ -297,8 +297,12 @@ pub(crate) fn cost(spent: &Spent) -> String {
         0 => String::new(),
         tokens => format!(", {tokens} in doubt"),
     };
+    let reported = match spent.reported.tokens {
+        0 => String::new(),
+        tokens => format!(", {tokens} by its own account"),
+    };
     let (input, output) = (spent.usage.input_total(), spent.usage.output);
-    format!("{input} tokens in, {output} out{doubt}, {}", units::shown_dollars(spent.usd))
+    format!("{input} tokens in, {output} out{doubt}{reported}, {}", units::shown_dollars(spent.usd))
 }
 
 fn allowance(grant: &Grant) -> String {

@@ -95,6 +95,23 @@ fn story_13_a_task_goes_to_an_external_agent() {
 }
 
 #[test]
+fn what_it_says_it_used_up_is_shown_apart() {
+    let home = Home::new();
+    home.write("home/config.json", &config(&home, json!({})));
+    let report = home.report(&delegating("!spend 90\n!say fine"), &[]);
+    assert_eq!(report["usage"]["reported_tokens"], 100, "{report}");
+    let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]);
+    assert_eq!(
+        (&child["usage"]["reported_tokens"], &child["usage"]["output_tokens"]),
+        (&json!(100), &json!(0))
+    );
+    home.brigade(&["sessions", "tree", session]).exits(0).prints("external agents say they used 100 tokens");
+    home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()])
+        .exits(0)
+        .prints("100 by its own account");
+}
+
+#[test]
 fn point_73_the_call_overrides_the_config_and_without_both_the_model_answers() {
     let home = Home::new();
     let asked = |call: Value| {

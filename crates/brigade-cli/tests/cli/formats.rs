@@ -53,8 +53,14 @@ fn json_is_one_object() {
     let sum = |key: &str| -> u64 {
         report["agents"].as_array().unwrap().iter().map(|agent| agent["usage"][key].as_u64().unwrap()).sum()
     };
-    for key in ["input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "in_doubt_tokens"]
-    {
+    for key in [
+        "input_tokens",
+        "output_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "in_doubt_tokens",
+        "reported_tokens",
+    ] {
         assert_eq!(report["usage"][key].as_u64().unwrap(), sum(key), "{key}");
     }
     assert!(report["cost_usd"].as_f64().unwrap() > 0.0);
