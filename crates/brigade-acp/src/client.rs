@@ -8,6 +8,7 @@
 //! protocol is ended: that costs the sessions on it, and nothing else.
 
 mod ask;
+mod calls;
 mod fate;
 mod peer;
 mod pool;

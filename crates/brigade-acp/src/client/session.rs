@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use super::ask::Question;
+use super::calls::Calls;
 use super::lock;
 use super::peer::{BAD_ARGUMENTS, Link, NO_METHOD, PlaceOn, REFUSED};
 use super::terminal::Terminals;
@@ -66,6 +67,8 @@ pub(super) struct Notes {
     pub(super) said: String,
     /// What it asked and nobody has answered, by the name of the call that stands for it.
     pub(super) open: BTreeMap<String, Question>,
+    /// What it told of its own tool calls.
+    pub(super) calls: Calls,
     /// The number of the last question.
     pub(super) asked: u64,
     /// What it has reported so far: tokens and nano-dollars.

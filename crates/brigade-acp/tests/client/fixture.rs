@@ -261,6 +261,18 @@ impl Prompt {
                 "run" => self.run(rest),
                 "terminal" => self.say_result(self.ask("terminal/create", json!({"command": rest}))),
                 "permit" => self.permit(rest),
+                // A tool call as it is, told and asked about.
+                "tell" => {
+                    let mut call: Value = serde_json::from_str(rest).unwrap();
+                    call["sessionUpdate"] = "tool_call".into();
+                    self.update(call);
+                }
+                "request" => self.request(serde_json::from_str(rest).unwrap()),
+                "crowd" => {
+                    let locations: Value =
+                        (0..300_000).map(|index| json!({"path": format!("/{index}")})).collect();
+                    self.request(json!({"toolCallId": "c", "kind": "read", "locations": locations}));
+                }
                 "stranger" => {
                     let answer =
                         self.agent.ask("fs/read_text_file", json!({"sessionId": "other", "path": rest}));
@@ -324,8 +336,15 @@ impl Prompt {
         let mut call = json!({"toolCallId": "p", "kind": kind, "title": format!("Do {what}")});
         match kind {
             "execute" => call["rawInput"] = json!({"command": what}),
-            _ => call["locations"] = json!([{"path": full(what)}]),
+            _ => {
+                call["locations"] = what.split(' ').map(|path| json!({"path": full(path)})).collect();
+            }
         }
+        self.request(call);
+    }
+
+    /// Asks for permission to do this.
+    fn request(&self, call: Value) {
         let options = [("always", "allow_always"), ("yes", "allow_once"), ("no", "reject_once")]
             .map(|(id, kind)| json!({"optionId": id, "name": id, "kind": kind}));
         let answer = self.ask("session/request_permission", json!({"toolCall": call, "options": options}));
