@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::ask::Question;
 use super::lock;
+use super::mask::Mask;
 use super::pool::{Pool, Target};
 use super::session::{Inbound, Session};
 use super::update::Told;
@@ -81,6 +82,7 @@ impl Drop for Listening {
 
 impl Turn {
     fn fail(&mut self, cause: &str) {
+        let cause = Mask::of(&self.target.server).hide(cause);
         let cause = format!("the external agent '{}' failed: {cause}", self.target.place);
         self.out.push_back(Err(ModelError::Fatal(cause)));
     }
@@ -271,7 +273,7 @@ impl Turn {
         let answer = match answer.map(serde_json::from_value::<PromptResponse>) {
             Ok(Ok(answer)) => answer,
             Ok(Err(cause)) => {
-                let cause = super::short(&cause.to_string());
+                let cause = session.link().mask.short(&cause.to_string());
                 return self.fail(&format!("the end of its reply cannot be read: {cause}"));
             }
             Err(cause) => return self.fail(&cause),

@@ -1,5 +1,8 @@
 //! What an agent asks of us: files, terminals, permissions.
 
+use std::time::Duration;
+
+use brigade::Asks;
 use brigade::core::event::Effect;
 use brigade::core::permission::Mode;
 use brigade::core::{Event, Status};
@@ -118,6 +121,32 @@ async fn what_an_agent_calls_a_call_does_not_decide_about_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_show_is_permitted_once_and_never_for_good() {
+    let orders = [
+        r#"!request {"toolCallId": "1", "kind": "other"}"#,
+        r#"!request {"toolCallId": "2", "kind": "execute"}"#,
+        "!permit delete a.txt b.txt",
+        "!permit delete a.txt",
+        "!permit execute make it",
+    ];
+    let stage = stage(&[&orders.join("\n")], |settings, _| {
+        settings.asks = Asks::Person;
+        settings.limits.question_timeout = Duration::from_millis(100);
+    });
+    let ending = stage.run().await;
+    let events = stage.events(&first_child(&ending)).await;
+    let always: Vec<Option<String>> = events
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::Asked { always, .. } => Some(always),
+            _ => None,
+        })
+        .collect();
+    let rules = [None, None, None, Some("write_file(./a.txt)"), Some("shell(make it)")];
+    assert_eq!(always, rules.map(|rule| rule.map(str::to_owned)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn permissions_are_decided_by_rules_and_modes() {
     let orders = [
         "!permit read a.txt",
@@ -157,6 +186,13 @@ async fn a_terminal_runs_under_the_guard_and_ends_with_its_session() {
     super::world::until("the command is gone", gone).await;
     drop(runtime);
     all_gone(&stage).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn few_requests_may_wait_for_one_terminal() {
+    let stage = stage(&["!waits sleep 1"], |settings, _| settings.permissions.mode = Mode::Auto);
+    let ending = stage.run().await;
+    assert!(ending.outcome.text.as_str().ends_with("refused 2"), "{}", ending.outcome.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
