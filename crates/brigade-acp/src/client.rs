@@ -8,7 +8,9 @@
 //! protocol is ended: that costs the sessions on it, and nothing else.
 
 mod ask;
+mod calls;
 mod fate;
+mod mask;
 mod peer;
 mod pool;
 mod process;
@@ -42,6 +44,9 @@ pub struct Server {
     pub arguments: Vec<String>,
     /// Exactly the environment that it gets.
     pub environment: Vec<(String, Secret)>,
+    /// What was filled into its command and arguments: like the values of its environment, it is hidden in what the
+    /// program says about its failures.
+    pub filled_in: Vec<Secret>,
     /// How many sessions one process serves at once.
     pub sessions: usize,
     /// How it is to work.

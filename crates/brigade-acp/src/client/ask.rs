@@ -11,12 +11,11 @@ use brigade::core::text::cut;
 use brigade_core::ToolOutput;
 use serde_json::{Value, json};
 
+use super::calls::Doing;
 use super::peer::{Link, REFUSED};
 use super::process::quoted;
 use super::short;
 
-/// How much of what an agent wants to do is shown to a person.
-const MOST_SHOWN: usize = 16 << 10;
 /// How much of a refusal an agent reads.
 const MOST_WORDS: usize = 2000;
 
@@ -52,8 +51,15 @@ impl Question {
     }
 
     /// The tool that is called for it and its arguments. `name` is what the call is known by here.
-    pub(super) fn call(&self, server: &str, name: &str, root: &Path) -> (String, Value) {
-        match &self.what {
+    /// `known` is what was told before of the tool call that it is about. A reason is one to refuse it for.
+    pub(super) fn call(
+        &self,
+        server: &str,
+        name: &str,
+        root: &Path,
+        known: Option<Doing>,
+    ) -> Result<(String, Value), String> {
+        Ok(match &self.what {
             What::Read(asked) => {
                 let path = asked.path.display().to_string();
                 let arguments =
@@ -75,9 +81,17 @@ impl Question {
                 ("shell".to_owned(), arguments)
             }
             What::Permission(asked) => {
-                let kind = kind_of(asked);
-                (format!("acp__{server}__{}", word(kind)), permission(asked, name))
+                let asked = Doing::of(&asked.tool_call.fields);
+                return permission(server, name, known.unwrap_or_default().and_then(asked));
             }
+        })
+    }
+
+    /// The agent's own tool call that it asks about.
+    pub(super) fn about(&self) -> Option<&str> {
+        match &self.what {
+            What::Permission(asked) => Some(&asked.tool_call.tool_call_id.0),
+            What::Read(_) | What::Write(_) | What::Terminal(_) => None,
         }
     }
 
@@ -132,10 +146,6 @@ fn chosen(options: &[PermissionOption], kind: PermissionOptionKind) -> RequestPe
     })
 }
 
-fn kind_of(asked: &RequestPermissionRequest) -> ToolKind {
-    asked.tool_call.fields.kind.unwrap_or_default()
-}
-
 /// The kinds by the words of the protocol.
 pub(super) const KINDS: [(ToolKind, &str); 10] = [
     (ToolKind::Read, "read"),
@@ -150,60 +160,33 @@ pub(super) const KINDS: [(ToolKind, &str); 10] = [
     (ToolKind::Other, "other"),
 ];
 
+/// The kind of this word.
+pub(super) fn kind(word: &str) -> Option<ToolKind> {
+    KINDS.iter().find(|(_, known)| *known == word).map(|(kind, _)| *kind)
+}
+
 fn word(kind: ToolKind) -> &'static str {
     KINDS.iter().find(|(known, _)| *known == kind).map_or("other", |(_, word)| word)
 }
 
-/// What a person and the rules see of a request for permission.
-fn permission(asked: &RequestPermissionRequest, name: &str) -> Value {
-    let fields = &asked.tool_call.fields;
-    let mut paths: Vec<String> = Vec::new();
-    let locations = fields.locations.iter().flatten().map(|location| location.path.display().to_string());
-    for path in locations.chain(diffs(asked)) {
-        if !paths.contains(&path) {
-            paths.push(path);
-        }
+/// What a person and the rules see of a request for permission. A command is one of `execute`, whatever it is called.
+fn permission(server: &str, name: &str, doing: Doing) -> Result<(String, Value), String> {
+    if doing.is_too_much {
+        return Err("it names more files, or a longer command, than can be judged".to_owned());
     }
+    let kind = doing.kind.unwrap_or_default();
+    let judged = if doing.command.is_some() { ToolKind::Execute } else { kind };
     let mut arguments =
-        json!({ "title": short(fields.title.as_deref().unwrap_or_default()), "request": name });
-    let Some(object) = arguments.as_object_mut() else { return arguments };
-    if !paths.is_empty() {
-        object.insert("paths".to_owned(), paths.into());
+        json!({ "title": doing.title.unwrap_or_default(), "kind": word(kind), "request": name });
+    let more = [
+        ("paths", (!doing.paths.is_empty()).then(|| doing.paths.into_iter().collect())),
+        ("command", doing.command.map(Value::String)),
+        ("input", doing.input),
+    ];
+    if let Some(object) = arguments.as_object_mut() {
+        object.extend(more.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
     }
-    if let Some(input) = &fields.raw_input {
-        if let Some(command) = command_in(input) {
-            object.insert("command".to_owned(), command.into());
-        }
-        let text = input.to_string();
-        let input = match text.len() > MOST_SHOWN {
-            true => Value::String(format!("{}…", cut(&text, MOST_SHOWN))),
-            false => input.clone(),
-        };
-        object.insert("input".to_owned(), input);
-    }
-    arguments
-}
-
-/// The files that the agent shows changes of.
-fn diffs(asked: &RequestPermissionRequest) -> impl Iterator<Item = String> {
-    use agent_client_protocol::v1::schema::ToolCallContent;
-    asked.tool_call.fields.content.iter().flatten().filter_map(|content| match content {
-        ToolCallContent::Diff(diff) => Some(diff.path.display().to_string()),
-        _ => None,
-    })
-}
-
-/// The command line in the input of a tool that runs commands, as agents write it.
-fn command_in(input: &Value) -> Option<String> {
-    let command = ["command", "cmd", "script"].iter().find_map(|key| input.get(key))?;
-    match command {
-        Value::String(command) => Some(command.clone()),
-        Value::Array(words) => {
-            let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
-            words.map(|words| words.into_iter().map(plain_or_quoted).collect::<Vec<_>>().join(" "))
-        }
-        _ => None,
-    }
+    Ok((format!("acp__{server}__{}", word(judged)), arguments))
 }
 
 /// The command line that a terminal is to run. A command without arguments is a line already.
@@ -219,7 +202,7 @@ fn command_line(asked: &CreateTerminalRequest) -> String {
 }
 
 /// A word as a person would write it, so that rules that people write fit.
-fn plain_or_quoted(word: &str) -> String {
+pub(super) fn plain_or_quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { quoted(word) }
 }
@@ -230,7 +213,7 @@ mod tests {
 
     fn call(method: &str, params: Value) -> (String, Value) {
         let question = Question::read(method, json!(1), params).unwrap().unwrap();
-        question.call("zed", "q1", Path::new("/work"))
+        question.call("zed", "q1", Path::new("/work"), None).unwrap()
     }
 
     #[test]
@@ -261,6 +244,23 @@ mod tests {
         assert_eq!(arguments["command"], "ls 'a b'");
         assert_eq!(arguments["paths"], json!(["/work/a"]));
         assert_eq!(arguments["title"], "Run [31m it");
+    }
+
+    #[test]
+    fn a_command_is_one_whatever_the_agent_calls_it() {
+        for kind in ["read", "think", "edit", "other"] {
+            let told = json!({"toolCallId": "1", "kind": kind, "rawInput": {"command": "rm -rf ."}});
+            let params = json!({"sessionId": "s", "toolCall": told, "options": []});
+            let (tool, arguments) = call("session/request_permission", params);
+            assert_eq!((tool.as_str(), &arguments["kind"]), ("acp__zed__execute", &kind.into()));
+        }
+        let bare = json!({"sessionId": "s", "toolCall": {"toolCallId": "1"}, "options": []});
+        let question = Question::read("session/request_permission", json!(1), bare).unwrap().unwrap();
+        let known = Doing { command: Some("rm x".to_owned()), ..Doing::default() };
+        let (tool, arguments) = question.call("zed", "q1", Path::new("/work"), Some(known)).unwrap();
+        assert_eq!((tool.as_str(), &arguments["command"]), ("acp__zed__execute", &"rm x".into()));
+        let known = Doing { is_too_much: true, ..Doing::default() };
+        assert!(question.call("zed", "q1", Path::new("/work"), Some(known)).is_err());
     }
 
     #[test]

@@ -16,13 +16,17 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
 use super::fate::Fate;
+use super::mask::Mask;
 use super::session::{Inbound, Session};
 use super::{Server, lock, process, short};
 use crate::line::{LONGEST, Line, Lines};
 use crate::task::{self, AbortOnDrop};
 
-/// How many messages wait to be written.
+/// How many messages wait to be written, and how many bytes of them.
 const OUTBOX: usize = 1024;
+const OUTBOX_BYTES: usize = 16 << 20;
+/// The longest id of a request.
+const LONGEST_ID: usize = 256;
 /// How many lines that are no messages are overlooked: programs print words where they should not.
 const MOST_NOISE: usize = 1000;
 /// How long a process without sessions is kept.
@@ -47,13 +51,18 @@ pub(super) struct Peer {
     rests: AtomicUsize,
     /// Whether it takes no more sessions.
     spoilt: AtomicBool,
+    /// How many of its sessions were told to stop and have not done so yet.
+    suspicions: AtomicUsize,
     _tasks: [AbortOnDrop; 3],
 }
 
 /// What the tasks of a process share.
 pub(super) struct Link {
     outbox: mpsc::Sender<String>,
+    /// How many bytes wait to be written.
+    unsent: Arc<AtomicUsize>,
     pub(super) fate: Fate,
+    pub(super) mask: Mask,
     book: Mutex<Book>,
     noise: AtomicUsize,
 }
@@ -64,6 +73,8 @@ struct Book {
     next: u64,
     waiting: HashMap<u64, Waiter>,
     sessions: HashMap<String, Weak<Session>>,
+    /// Whether nothing comes any more.
+    closed: bool,
 }
 
 enum Waiter {
@@ -92,13 +103,21 @@ impl Peer {
     /// Starts the program and greets it. Failure is in words for a person.
     pub(super) async fn start(server: &Server, more: &[String]) -> Result<Arc<Peer>, String> {
         let fate = Fate::open();
-        let (stream, process) = process::start(server, more, &fate)?;
+        let mask = Mask::of(server);
+        let (stream, process) = process::start(server, more, &fate, mask.clone())?;
         let (reader, writer) = stream.into_split();
         let (outbox, unsent) = mpsc::channel(OUTBOX);
-        let link = Arc::new(Link { outbox, fate, book: Mutex::default(), noise: AtomicUsize::new(0) });
+        let link = Arc::new(Link {
+            outbox,
+            unsent: Arc::default(),
+            fate,
+            mask,
+            book: Mutex::default(),
+            noise: AtomicUsize::new(0),
+        });
         let tasks = [
             process,
-            task::spawn(write(link.fate.clone(), writer, unsent)),
+            task::spawn(write(link.fate.clone(), writer, unsent, link.unsent.clone())),
             task::spawn(read(link.clone(), reader)),
         ];
         let greeting = greeting();
@@ -110,8 +129,9 @@ impl Peer {
                 return Err(format!("it did not answer within {time} s of its start"));
             }
         };
-        let answer: InitializeResponse = serde_json::from_value(answer)
-            .map_err(|cause| format!("its greeting cannot be read: {}", short(&cause.to_string())))?;
+        let answer: InitializeResponse = serde_json::from_value(answer).map_err(|cause| {
+            format!("its greeting cannot be read: {}", link.mask.short(&cause.to_string()))
+        })?;
         if answer.protocol_version != ProtocolVersion::V1 {
             return Err(format!("it speaks version {} of the protocol, not 1", answer.protocol_version));
         }
@@ -123,13 +143,25 @@ impl Peer {
             used: AtomicUsize::new(0),
             rests: AtomicUsize::new(0),
             spoilt: AtomicBool::new(false),
+            suspicions: AtomicUsize::new(0),
             _tasks: tasks,
         }))
     }
 
-    /// Whether sessions can still be opened on it.
+    /// Whether it is there and does what it is told.
     pub(super) fn is_usable(&self) -> bool {
-        !self.spoilt.load(Ordering::SeqCst) && !self.link.fate.is_sealed()
+        !self.spoilt.load(Ordering::SeqCst) && !self.link.is_over()
+    }
+
+    /// Whether it may be stuck: then new sessions are better opened elsewhere.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.suspicions.load(Ordering::SeqCst) > 0
+    }
+
+    /// Suspects it for as long as the answer is held.
+    pub(super) fn suspect(self: &Arc<Peer>) -> Suspicion {
+        self.suspicions.fetch_add(1, Ordering::SeqCst);
+        Suspicion { peer: self.clone() }
     }
 
     /// Takes no more sessions: it did not do what it was told. It ends with the last that it has.
@@ -142,6 +174,17 @@ impl Peer {
         let taken = self.used.fetch_add(1, Ordering::SeqCst);
         let place = PlaceOn { peer: self.clone() };
         (taken < most).then_some(place)
+    }
+}
+
+/// A doubt whether a process still does what it is told.
+pub(super) struct Suspicion {
+    peer: Arc<Peer>,
+}
+
+impl Drop for Suspicion {
+    fn drop(&mut self) {
+        self.peer.suspicions.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -197,7 +240,7 @@ impl Link {
     pub(super) fn prompt(&self, session: &Arc<Session>, params: &impl Serialize) {
         let id = self.expect(Waiter::Prompt(Arc::downgrade(session)));
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": params }));
-        if self.fate.is_sealed() {
+        if self.is_over() {
             session.take(Inbound::Lost, 0);
         }
     }
@@ -218,16 +261,29 @@ impl Link {
         let mut book = lock(&self.book);
         let id = book.next;
         book.next += 1;
-        book.waiting.insert(id, waiter);
+        // Where nothing comes any more, whoever waits is told so at once.
+        if !book.closed {
+            book.waiting.insert(id, waiter);
+        }
         id
     }
 
     fn send(&self, message: &Value) {
         let mut line = message.to_string();
         line.push('\n');
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.outbox.try_send(line) {
+        let bytes = line.len();
+        let before = self.unsent.fetch_add(bytes, Ordering::SeqCst);
+        // One message may be longer, if nothing else waits.
+        let is_too_much = before > 0 && before.saturating_add(bytes) > OUTBOX_BYTES;
+        if is_too_much || matches!(self.outbox.try_send(line), Err(mpsc::error::TrySendError::Full(_))) {
+            self.unsent.fetch_sub(bytes, Ordering::SeqCst);
             self.fate.seal("it does not read what it is sent, so it was ended");
         }
+    }
+
+    /// Whether nothing comes any more, or it is to end.
+    fn is_over(&self) -> bool {
+        self.fate.is_sealed() || lock(&self.book).closed
     }
 
     pub(super) fn enter(&self, session: &Arc<Session>) {
@@ -259,14 +315,21 @@ impl Link {
             };
         }
         let message: Message = serde_json::from_slice(line).map_err(|cause| {
-            format!("it sent a message that cannot be read ({}), so it was ended", short(&cause.to_string()))
+            let cause = self.mask.short(&cause.to_string());
+            format!("it sent a message that cannot be read ({cause}), so it was ended")
         })?;
         match (message.method, message.id) {
+            (Some(_), Some(id)) if !is_id(&id) => {
+                return Err(format!(
+                    "it asked with an id that is neither a number nor a text of at most {LONGEST_ID} bytes, so it was \
+                     ended"
+                ));
+            }
             (Some(method), Some(id)) => self.asked(&method, id, message.params, line.len()),
             (Some(method), None) => self.told(&method, message.params, line.len()),
             (None, id) => {
                 let answer = match (message.result, message.error) {
-                    (_, Some(error)) => Err(words(&error)),
+                    (_, Some(error)) => Err(self.mask.short(&words(&error))),
                     (Some(result), None) => Ok(result),
                     (None, None) => {
                         return Err("it sent a message that says nothing, so it was ended".to_owned());
@@ -330,8 +393,13 @@ impl Link {
 
     /// Tells all who wait that there is nothing to wait for.
     fn close(&self) {
-        let book = std::mem::take(&mut *lock(&self.book));
-        for session in book.sessions.into_values().filter_map(|session| session.upgrade()) {
+        let (waiting, sessions) = {
+            let mut book = lock(&self.book);
+            book.closed = true;
+            (std::mem::take(&mut book.waiting), std::mem::take(&mut book.sessions))
+        };
+        drop(waiting);
+        for session in sessions.into_values().filter_map(|session| session.upgrade()) {
             session.take(Inbound::Lost, 0);
         }
     }
@@ -349,15 +417,24 @@ pub(super) const METHODS: [&str; 8] = [
     "terminal/release",
 ];
 
-/// An error of the peer in a few words. Details often stand in `data`.
+/// Whether this can be answered: what is asked with is sent back.
+fn is_id(id: &Value) -> bool {
+    match id {
+        Value::Number(_) => true,
+        Value::String(id) => id.len() <= LONGEST_ID,
+        _ => false,
+    }
+}
+
+/// An error of the peer in words. Details often stand in `data`.
 fn words(error: &Value) -> String {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let message = text(error.get("message")).unwrap_or_else(|| error.to_string());
     let data = error.get("data");
     let details = text(data).or_else(|| text(data.and_then(|data| data.get("details"))));
     match details {
-        Some(details) if details != message => short(&format!("{message}: {details}")),
-        _ => short(&message),
+        Some(details) if details != message => format!("{message}: {details}"),
+        _ => message,
     }
 }
 
@@ -380,13 +457,21 @@ async fn read(link: Arc<Link>, reader: OwnedReadHalf) {
         }
     }
     link.close();
+    // A program that only closed its output is of no use to anybody.
+    link.fate.seal(link.fate.last_words().await);
 }
 
-async fn write(fate: Fate, mut writer: OwnedWriteHalf, mut unsent: mpsc::Receiver<String>) {
-    while let Some(line) = unsent.recv().await {
+async fn write(
+    fate: Fate,
+    mut writer: OwnedWriteHalf,
+    mut lines: mpsc::Receiver<String>,
+    unsent: Arc<AtomicUsize>,
+) {
+    while let Some(line) = lines.recv().await {
         if writer.write_all(line.as_bytes()).await.is_err() {
             // The reader finds out why.
             return fate.sealed().await;
         }
+        unsent.fetch_sub(line.len(), Ordering::SeqCst);
     }
 }

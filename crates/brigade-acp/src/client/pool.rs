@@ -10,9 +10,12 @@ use agent_client_protocol::v1::schema::{
 use brigade::external::{External, ExternalTool, Terms};
 use brigade::model::{About, Chunk, Model, ModelError, Request};
 use brigade_core::{Price, SessionId};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared};
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
 
+use super::mask::Mask;
 use super::peer::{Peer, PlaceOn};
 use super::session::Session;
 use super::{Choice, Server, lock, short, tools, turn};
@@ -33,8 +36,18 @@ pub(super) struct Pool {
 /// A server and its processes.
 struct Running {
     server: Arc<Server>,
-    processes: tokio::sync::Mutex<Vec<Process>>,
+    processes: Mutex<Processes>,
 }
+
+/// Those that there are, and those that are being started.
+#[derive(Default)]
+struct Processes {
+    list: Vec<Process>,
+    starting: HashMap<Vec<String>, WeakShared<Start>>,
+}
+
+/// The start of a process. All who wait for it share how it goes; it is given up when nobody does.
+type Start = BoxFuture<'static, Result<Arc<Peer>, String>>;
 
 /// A process, and the arguments that it has beyond those of its server.
 struct Process {
@@ -55,7 +68,7 @@ impl Acp {
     /// These servers. Nothing is started yet.
     pub fn new(servers: impl IntoIterator<Item = Server>) -> Acp {
         let running = |server: Server| {
-            let processes = tokio::sync::Mutex::default();
+            let processes = Mutex::default();
             (server.name.clone(), Arc::new(Running { server: Arc::new(server), processes }))
         };
         let servers: BTreeMap<_, _> = servers.into_iter().map(running).collect();
@@ -71,7 +84,12 @@ impl Acp {
     /// Starts a server, greets it and ends it again. What it calls itself, or why it cannot be used.
     pub async fn probe(&self, name: &str) -> Result<String, String> {
         let running = self.pool.running(name)?;
-        Peer::start(&running.server, &running.server.choice.arguments).await.map(|peer| peer.title.clone())
+        let server = &running.server;
+        let mask = Mask::of(server);
+        match Peer::start(server, &server.choice.arguments).await {
+            Ok(peer) => Ok(mask.hide(&peer.title)),
+            Err(cause) => Err(mask.hide(&cause)),
+        }
     }
 }
 
@@ -183,17 +201,48 @@ impl Running {
     /// A place on a process that has one free, or on a new one.
     async fn place(&self, more: &[String]) -> Result<PlaceOn, String> {
         let most = self.server.sessions.max(1);
-        // Held while a process starts, so that all who wait for it share it.
-        let mut processes = self.processes.lock().await;
-        processes.retain(|process| process.peer.is_usable());
-        let fitting = processes.iter().filter(|process| process.more == more);
-        if let Some(place) = fitting.into_iter().find_map(|process| process.peer.take_place(most)) {
-            return Ok(place);
+        loop {
+            let start = {
+                let mut processes = lock(&self.processes);
+                if let Some(place) = processes.free(more, most) {
+                    return Ok(place);
+                }
+                self.starting(&mut processes, more)
+            };
+            let started = start.clone().await;
+            let mut processes = lock(&self.processes);
+            processes.starting.retain(|_, other| other.upgrade().is_some_and(|other| !other.ptr_eq(&start)));
+            let peer = started?;
+            if !processes.list.iter().any(|process| Arc::ptr_eq(&process.peer, &peer)) {
+                processes.list.push(Process { more: more.to_vec(), peer: peer.clone() });
+            }
+            if let Some(place) = peer.take_place(most) {
+                return Ok(place);
+            }
         }
-        let peer = Peer::start(&self.server, more).await?;
-        let place = peer.take_place(most).ok_or("it has no place")?;
-        processes.push(Process { more: more.to_vec(), peer });
-        Ok(place)
+    }
+
+    /// The start of a process that is under way, or a new one.
+    fn starting(&self, processes: &mut Processes, more: &[String]) -> Shared<Start> {
+        if let Some(start) = processes.starting.get(more).and_then(WeakShared::upgrade) {
+            return start;
+        }
+        let (server, words) = (self.server.clone(), more.to_vec());
+        let start = async move { Peer::start(&server, &words).await }.boxed().shared();
+        if let Some(weak) = start.downgrade() {
+            processes.starting.insert(more.to_vec(), weak);
+        }
+        start
+    }
+}
+
+impl Processes {
+    /// A place on a process with these arguments that has one free.
+    fn free(&mut self, more: &[String], most: usize) -> Option<PlaceOn> {
+        self.list.retain(|process| process.peer.is_usable());
+        let mut fitting =
+            self.list.iter().filter(|process| process.more == more && !process.peer.is_suspect());
+        fitting.find_map(|process| process.peer.take_place(most))
     }
 }
 
@@ -205,7 +254,7 @@ impl Target {
         let answer = answer.map_err(|cause| format!("it opened no session: {cause}"))?;
         let models = answer.get("models").cloned();
         let answer: NewSessionResponse = serde_json::from_value(answer).map_err(|cause| {
-            format!("its answer to session/new cannot be read: {}", short(&cause.to_string()))
+            format!("its answer to session/new cannot be read: {}", peer.link.mask.short(&cause.to_string()))
         })?;
         let session = Session::new(answer.session_id.0.to_string(), place);
         peer.link.enter(&session);

@@ -6,20 +6,20 @@ use brigade::Secret;
 use brigade_sandbox::{End, Finished, Job, ResourceLimits};
 use tokio::net::UnixStream;
 
+use super::Server;
 use super::fate::Fate;
-use super::{Server, short};
+use super::mask::Mask;
 use crate::task::{self, AbortOnDrop};
 
 /// How much of what a program says on standard error is kept.
 const ERRORS: usize = 4096;
-/// Values that are shorter, such as a number, are everywhere and no keys.
-const SHORTEST_SECRET: usize = 6;
 
 /// Starts the program. It ends with the task, or when its fate is sealed.
 pub(super) fn start(
     server: &Server,
     more: &[String],
     fate: &Fate,
+    mask: Mask,
 ) -> Result<(UnixStream, AbortOnDrop), String> {
     let words = std::iter::once(&server.command).chain(&server.arguments).chain(more);
     let words: Vec<String> = words.map(|word| quoted(word)).collect();
@@ -37,10 +37,10 @@ pub(super) fn start(
     let (stream, run) =
         brigade_sandbox::serve(server.guard.clone(), job, async move { doomed.sealed().await })
             .map_err(|error| format!("it cannot be started: {error}"))?;
-    let (ending, secrets) = (fate.clone(), server.environment.clone());
+    let ending = fate.clone();
     let process = task::spawn(async move {
         ending.seal(match run.await {
-            Ok(finished) => end(&finished, &secrets),
+            Ok(finished) => end(&finished, &mask),
             Err(error) => error.to_string(),
         });
     });
@@ -48,7 +48,7 @@ pub(super) fn start(
 }
 
 /// How a process ended, and the last that it said about it.
-fn end(finished: &Finished, secrets: &[(String, Secret)]) -> String {
+fn end(finished: &Finished, mask: &Mask) -> String {
     let how = match finished.end {
         End::Exited(127) => "its program was not found".to_owned(),
         End::Exited(code) => format!("it ended with exit code {code}"),
@@ -57,11 +57,7 @@ fn end(finished: &Finished, secrets: &[(String, Secret)]) -> String {
     };
     let said = String::from_utf8_lossy(&finished.output);
     let Some(last) = said.lines().rev().map(str::trim).find(|line| !line.is_empty()) else { return how };
-    let mut last = last.to_owned();
-    for (_, secret) in secrets.iter().filter(|(_, secret)| secret.expose().len() >= SHORTEST_SECRET) {
-        last = last.replace(secret.expose(), "(hidden)");
-    }
-    format!("{how}: {}", short(&last))
+    format!("{how}: {}", mask.short(last))
 }
 
 /// A word that a shell takes as it is.

@@ -11,8 +11,9 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use super::ask::Question;
+use super::calls::Calls;
 use super::lock;
-use super::peer::{BAD_ARGUMENTS, Link, NO_METHOD, PlaceOn, REFUSED};
+use super::peer::{BAD_ARGUMENTS, Link, NO_METHOD, PlaceOn, REFUSED, Suspicion};
 use super::terminal::Terminals;
 
 /// How many things may be unheard, and how many bytes of them.
@@ -66,6 +67,8 @@ pub(super) struct Notes {
     pub(super) said: String,
     /// What it asked and nobody has answered, by the name of the call that stands for it.
     pub(super) open: BTreeMap<String, Question>,
+    /// What it told of its own tool calls.
+    pub(super) calls: Calls,
     /// The number of the last question.
     pub(super) asked: u64,
     /// What it has reported so far: tokens and nano-dollars.
@@ -198,14 +201,22 @@ impl Session {
 
     /// Ends the session: what runs for it is ended, and the agent is told. Where it does not stop, its process takes
     /// no more sessions.
-    pub(super) async fn close(self: Arc<Session>) {
+    pub(super) fn close(self: Arc<Session>) -> impl Future<Output = ()> + Send + 'static {
         self.terminals.end();
+        // Whoever opens a session in the meantime does better not to rely on this process.
+        let suspicion = self.works.borrow().then(|| self.place.peer.suspect());
         self.cancel();
+        self.stop(suspicion)
+    }
+
+    async fn stop(self: Arc<Session>, suspicion: Option<Suspicion>) {
         let mut works = self.works.subscribe();
         let stopped = tokio::time::timeout(CANCEL_TIME, works.wait_for(|works| !works)).await.is_ok();
         if !stopped {
             self.place.peer.spoil();
-        } else if self.place.peer.closes && self.place.peer.is_usable() {
+        }
+        drop(suspicion);
+        if stopped && self.place.peer.closes && self.place.peer.is_usable() {
             let request = CloseSessionRequest::new(self.id.clone());
             let _ = tokio::time::timeout(CLOSE_TIME, self.link().request("session/close", &request)).await;
         }

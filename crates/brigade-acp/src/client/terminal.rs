@@ -10,7 +10,7 @@ use brigade::tool::ShellSettings;
 use brigade_sandbox::{End, Job, ResourceLimits};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::fate::Fate;
 use super::lock;
@@ -20,6 +20,8 @@ use crate::task::{self, AbortOnDrop};
 
 /// The most output that is kept.
 const MOST_OUTPUT: usize = 1 << 20;
+/// How many requests may wait for the end of one terminal.
+const MOST_WAITS: usize = 4;
 /// How many terminals a session may have at once.
 const MOST_TERMINALS: usize = 16;
 
@@ -40,6 +42,7 @@ struct Terminal {
     output: Arc<Mutex<Output>>,
     exit: watch::Receiver<Option<TerminalExitStatus>>,
     stop: Fate,
+    waits: Arc<Semaphore>,
     _task: AbortOnDrop,
 }
 
@@ -105,8 +108,12 @@ impl Terminals {
             }
             "release" => Some(Ok(Some(json!({})))),
             "wait_for_exit" => {
+                let Ok(wait) = terminal.waits.clone().try_acquire_owned() else {
+                    return Some(Err(format!("{MOST_WAITS} requests wait for this terminal already")));
+                };
                 let (session, id, mut exit) = (Arc::downgrade(session), id.clone(), terminal.exit.clone());
                 task::detach(async move {
+                    let _wait = wait;
                     let status = exit.wait_for(Option::is_some).await.ok().and_then(|status| status.clone());
                     if let Some(session) = session.upgrade() {
                         session.link().answer(&id, &status.unwrap_or_default());
@@ -162,7 +169,7 @@ impl Terminal {
                 }
             }));
         });
-        Ok(Terminal { output, exit, stop, _task: task })
+        Ok(Terminal { output, exit, stop, waits: Arc::new(Semaphore::new(MOST_WAITS)), _task: task })
     }
 
     fn output(&self) -> TerminalOutputResponse {

@@ -15,7 +15,7 @@ use brigade_core::{ToolOutput, ToolSpec};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::ask::KINDS;
+use super::ask::{KINDS, kind};
 use super::lock;
 use super::pool::Pool;
 use super::session::Session;
@@ -202,31 +202,38 @@ struct Permission {
 }
 
 impl Permission {
-    /// What is judged: something done to one file as that, a command as a command, all else as a call of this name.
-    fn action<'a>(&'a self, paths: &[&'a str], command: Option<&'a str>) -> Action<'a> {
+    /// What is judged: a command as a command, what is done to each file as that, and where neither shows, a call that
+    /// may do anything.
+    fn judge(
+        &self,
+        kind: ToolKind,
+        paths: &[&str],
+        command: Option<&str>,
+        judge: &mut dyn FnMut(&Action<'_>),
+    ) {
         let name = self.spec.name.as_str();
-        let (kind, tool) = match self.kind {
+        if let Some(command) = command {
+            judge(&Action { tool: "shell", kind: Kind::Other, subject: Subject::Command(command) });
+        }
+        let (kind, tool) = match kind {
             ToolKind::Read | ToolKind::Search => (Kind::Pure, "read_file"),
             ToolKind::Edit => (Kind::Edit, "write_file"),
             ToolKind::Delete | ToolKind::Move => (Kind::Other, "write_file"),
-            ToolKind::Think => return Action { tool: name, kind: Kind::Pure, subject: Subject::Nothing },
-            ToolKind::Execute => {
-                return match command {
-                    Some(command) => {
-                        Action { tool: "shell", kind: Kind::Other, subject: Subject::Command(command) }
-                    }
-                    None => Action { tool: name, kind: Kind::Other, subject: Subject::Nothing },
-                };
-            }
-            _ => return Action { tool: name, kind: Kind::Other, subject: Subject::Nothing },
+            // What a command does to the files that it shows, its own rules have to say.
+            ToolKind::Execute if command.is_some() => (Kind::Pure, "read_file"),
+            ToolKind::Execute => (Kind::Other, "shell"),
+            _ => (Kind::Other, name),
         };
-        match paths {
-            [path] if is_inside(&self.root.join(path), &self.root) => {
-                Action { tool, kind, subject: Subject::Path(path) }
-            }
-            [path] => Action { tool: name, kind: Kind::Other, subject: Subject::Path(path) },
-            [] if kind == Kind::Pure => Action { tool: name, kind, subject: Subject::Nothing },
-            _ => Action { tool: name, kind: Kind::Other, subject: Subject::Nothing },
+        for path in paths {
+            let subject = Subject::Path(path);
+            judge(&match is_inside(&self.root.join(path), &self.root) {
+                true => Action { tool, kind, subject },
+                false => Action { tool: name, kind: Kind::Other, subject },
+            });
+        }
+        if paths.is_empty() && command.is_none() {
+            let tool = if tool == "shell" { tool } else { name };
+            judge(&Action { tool, kind: Kind::Other, subject: Subject::Nothing });
         }
     }
 }
@@ -248,7 +255,8 @@ impl AnyTool for Permission {
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
         let paths = arguments.get("paths").and_then(Value::as_array);
         let paths: Vec<&str> = paths.into_iter().flatten().filter_map(Value::as_str).collect();
-        judge(&self.action(&paths, arguments.get("command").and_then(Value::as_str)));
+        let command = arguments.get("command").and_then(Value::as_str);
+        self.judge(kind(text(arguments, "kind")).unwrap_or(self.kind), &paths, command, judge);
         Ok(())
     }
 
@@ -268,40 +276,35 @@ mod tests {
     #[test]
     fn permissions_are_judged_as_what_is_done() {
         let judged = |kind: ToolKind, paths: &[&str], command: Option<&str>| {
-            let tool = Permission { spec: spec("acp__zed__x", Category::Other), kind, root: "/work".into() };
-            let action = tool.action(paths, command);
-            (action.tool.to_owned(), action.kind, format!("{:?}", action.subject))
+            let tool = Permission { spec: spec("own", Category::Other), kind, root: "/work".into() };
+            let mut all = Vec::new();
+            tool.judge(kind, paths, command, &mut |action| {
+                let subject = match action.subject {
+                    Subject::Nothing => "",
+                    Subject::Path(text) | Subject::Command(text) | Subject::Host(text) => text,
+                };
+                all.push(format!("{} {:?} {subject}", action.tool, action.kind));
+            });
+            all
         };
-        let own = "acp__zed__x".to_owned();
-        let file = |path: &str| format!("Path({path:?})");
+        assert_eq!(judged(ToolKind::Read, &["/work/a"], None), ["read_file Pure /work/a"]);
+        assert_eq!(judged(ToolKind::Read, &[], None), ["own Other "]);
+        assert_eq!(judged(ToolKind::Read, &["/etc/passwd"], None), ["own Other /etc/passwd"]);
+        assert_eq!(judged(ToolKind::Think, &[], None), ["own Other "]);
+        assert_eq!(judged(ToolKind::Edit, &["/work/a"], None), ["write_file Edit /work/a"]);
+        assert_eq!(judged(ToolKind::Edit, &["/work/../a"], None), ["own Other /work/../a"]);
         assert_eq!(
-            judged(ToolKind::Read, &["/work/a"], None),
-            ("read_file".into(), Kind::Pure, file("/work/a"))
+            judged(ToolKind::Edit, &["/work/a", "/b"], None),
+            ["write_file Edit /work/a", "own Other /b"]
         );
-        assert_eq!(judged(ToolKind::Read, &[], None), (own.clone(), Kind::Pure, "Nothing".into()));
+        assert_eq!(judged(ToolKind::Delete, &["/work/a"], None), ["write_file Other /work/a"]);
+        assert_eq!(judged(ToolKind::Execute, &[], Some("ls")), ["shell Other ls"]);
+        assert_eq!(judged(ToolKind::Execute, &[], None), ["shell Other "]);
         assert_eq!(
-            judged(ToolKind::Read, &["/etc/passwd"], None),
-            (own.clone(), Kind::Other, file("/etc/passwd"))
+            judged(ToolKind::Edit, &["/work/a"], Some("ls")),
+            ["shell Other ls", "write_file Edit /work/a"]
         );
-        assert_eq!(
-            judged(ToolKind::Edit, &["/work/a"], None),
-            ("write_file".into(), Kind::Edit, file("/work/a"))
-        );
-        assert_eq!(
-            judged(ToolKind::Edit, &["/work/../a"], None),
-            (own.clone(), Kind::Other, file("/work/../a"))
-        );
-        assert_eq!(
-            judged(ToolKind::Edit, &["/work/a", "/work/b"], None),
-            (own.clone(), Kind::Other, "Nothing".into())
-        );
-        assert_eq!(judged(ToolKind::Delete, &["/work/a"], None).1, Kind::Other);
-        assert_eq!(
-            judged(ToolKind::Execute, &[], Some("ls")),
-            ("shell".into(), Kind::Other, "Command(\"ls\")".into())
-        );
-        assert_eq!(judged(ToolKind::Execute, &[], None), (own.clone(), Kind::Other, "Nothing".into()));
-        assert_eq!(judged(ToolKind::Fetch, &[], None), (own, Kind::Other, "Nothing".into()));
+        assert_eq!(judged(ToolKind::Fetch, &["/work/a"], None), ["own Other /work/a"]);
     }
 
     #[test]

@@ -15,7 +15,9 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::Value;
 
+use super::ask::Question;
 use super::lock;
+use super::mask::Mask;
 use super::pool::{Pool, Target};
 use super::session::{Inbound, Session};
 use super::update::Told;
@@ -80,6 +82,7 @@ impl Drop for Listening {
 
 impl Turn {
     fn fail(&mut self, cause: &str) {
+        let cause = Mask::of(&self.target.server).hide(cause);
         let cause = format!("the external agent '{}' failed: {cause}", self.target.place);
         self.out.push_back(Err(ModelError::Fatal(cause)));
     }
@@ -156,6 +159,7 @@ impl Turn {
         let mut said = String::new();
         if let Some(session) = known {
             session.cancel();
+            let mut usage = None;
             let rest = async {
                 let mut told = Told::default();
                 while lock(&session.notes).prompted {
@@ -164,13 +168,18 @@ impl Turn {
                             let _ = told.take(*update, &mut lock(&session.notes), &mut Vec::new());
                         }
                         Ok(Inbound::Question(question)) => question.cancel(session.link()),
-                        Ok(Inbound::Ended(_) | Inbound::Lost) | Err(_) => {
-                            lock(&session.notes).prompted = false
+                        Ok(Inbound::Ended(answer)) => {
+                            let answer = answer.ok().and_then(|answer| serde_json::from_value(answer).ok());
+                            usage = answer.and_then(|answer: PromptResponse| answer.usage);
+                            lock(&session.notes).prompted = false;
                         }
+                        Ok(Inbound::Lost) | Err(_) => lock(&session.notes).prompted = false,
                     }
                 }
             };
             let _ = tokio::time::timeout(REST_TIME, rest).await;
+            let (used, usd) = account(&session, usage.as_ref());
+            self.out.push_back(Ok(Chunk::Reported(used, usd)));
             said = lock(&session.notes).said.trim().to_owned();
         }
         if said.is_empty() {
@@ -195,7 +204,7 @@ impl Turn {
                 question.refuse(listening.session.link(), "this agent was lent no tools");
                 self.step = Step::Listen(listening);
             }
-            Ok(Inbound::Question(question)) => self.ask(&mut listening, *question),
+            Ok(Inbound::Question(question)) => self.ask(listening, *question),
             Ok(Inbound::Ended(answer)) => self.end(listening, answer),
             Ok(Inbound::Lost) => {
                 let cause = listening.session.link().fate.last_words().await;
@@ -206,7 +215,7 @@ impl Turn {
     }
 
     /// Ends the reply with calls: what the agent asks, and what else it has asked by now.
-    fn ask(&mut self, listening: &mut Listening, first: super::ask::Question) {
+    fn ask(&mut self, mut listening: Box<Listening>, first: Question) {
         let session = listening.session.clone();
         let mut questions = vec![first];
         loop {
@@ -219,19 +228,42 @@ impl Turn {
                 None => break,
             }
         }
-        let mut notes = lock(&session.notes);
+        let mut is_any = false;
         for question in questions {
-            notes.asked += 1;
-            let name = format!("q{}", notes.asked);
-            let (tool, arguments) =
-                question.call(&self.target.server.name, &name, &self.target.server.workspace);
-            self.out.push_back(Ok(Chunk::Call { name: tool, provider_id: Some(name.clone()) }));
-            self.out.push_back(Ok(Chunk::Arguments(arguments.to_string())));
-            notes.open.insert(name, question);
+            is_any |= self.put(&session, question);
+        }
+        if !is_any {
+            self.step = Step::Listen(listening);
+            return;
         }
         listening.is_whole = true;
         self.out.extend(std::mem::take(&mut listening.told).finish().map(Ok));
+        let (used, usd) = account(&session, None);
+        self.out.push_back(Ok(Chunk::Reported(used, usd)));
         self.out.push_back(Ok(Chunk::Done(Stop::Calls)));
+    }
+
+    /// Makes a call of a question; whether that could be done.
+    fn put(&mut self, session: &Session, question: Question) -> bool {
+        let (name, known) = {
+            let mut notes = lock(&session.notes);
+            notes.asked += 1;
+            let known = question.about().and_then(|about| notes.calls.get(about)).cloned();
+            (format!("q{}", notes.asked), known)
+        };
+        let server = &self.target.server;
+        match question.call(&server.name, &name, &server.workspace, known) {
+            Ok((tool, arguments)) => {
+                self.out.push_back(Ok(Chunk::Call { name: tool, provider_id: Some(name.clone()) }));
+                self.out.push_back(Ok(Chunk::Arguments(arguments.to_string())));
+                lock(&session.notes).open.insert(name, question);
+                true
+            }
+            Err(cause) => {
+                question.refuse(session.link(), &cause);
+                false
+            }
+        }
     }
 
     fn end(&mut self, mut listening: Box<Listening>, answer: Result<Value, String>) {
@@ -241,7 +273,7 @@ impl Turn {
         let answer = match answer.map(serde_json::from_value::<PromptResponse>) {
             Ok(Ok(answer)) => answer,
             Ok(Err(cause)) => {
-                let cause = super::short(&cause.to_string());
+                let cause = session.link().mask.short(&cause.to_string());
                 return self.fail(&format!("the end of its reply cannot be read: {cause}"));
             }
             Err(cause) => return self.fail(&cause),

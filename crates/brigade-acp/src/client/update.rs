@@ -1,6 +1,6 @@
 //! What an agent tells while it works: its words are text, all else is shown and kept in short.
 
-use agent_client_protocol::v1::schema::{ContentBlock, Cost, SessionUpdate, ToolCallStatus};
+use agent_client_protocol::v1::schema::{ContentBlock, Cost, SessionUpdate, ToolCallStatus, ToolCallUpdate};
 use brigade::model::Chunk;
 use serde_json::{Value, json};
 
@@ -56,11 +56,15 @@ impl Told {
             }
             SessionUpdate::ToolCall(call) => {
                 self.paused = true;
-                let title = short(&call.title);
+                let call = ToolCallUpdate::from(call);
+                notes.calls.learn(&call.tool_call_id.0, &call.fields);
+                let (kind, status) = (call.fields.kind, call.fields.status);
+                let title = call.fields.title.as_deref().map(short).unwrap_or_default();
                 out.push(Chunk::Waiting(title.clone()));
-                self.keep(json!({ "tool_call": title, "kind": call.kind, "status": call.status }));
+                self.keep(json!({ "tool_call": title, "kind": kind, "status": status }));
             }
             SessionUpdate::ToolCallUpdate(call) => {
+                notes.calls.learn(&call.tool_call_id.0, &call.fields);
                 let status = call.fields.status;
                 if matches!(status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed)) {
                     let title = call.fields.title.as_deref().map(short);

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Write};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,6 +25,8 @@ struct Agent {
     waiting: Arc<Mutex<HashMap<u64, Sender<Value>>>>,
     cancels: Arc<Mutex<HashMap<String, Sender<()>>>>,
     settings: Arc<Mutex<HashMap<String, String>>>,
+    /// Whether it reads and says nothing any more.
+    frozen: Arc<AtomicBool>,
 }
 
 /// Serves until the input ends. Input and output are one socket, and the harness prints to standard output.
@@ -34,6 +38,7 @@ pub(crate) fn serve() {
         waiting: Arc::default(),
         cancels: Arc::default(),
         settings: Arc::default(),
+        frozen: Arc::default(),
     };
     note(&format!("start {}", std::process::id()));
     let start = std::env::var(START).unwrap_or_default();
@@ -44,6 +49,9 @@ pub(crate) fn serve() {
     let mut sessions = 0;
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
+        if agent.frozen.load(Ordering::SeqCst) {
+            rest_for_ever();
+        }
         let message: Value = serde_json::from_str(&line).unwrap();
         let (id, params) = (message["id"].clone(), message["params"].clone());
         let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
@@ -125,6 +133,24 @@ fn note(text: &str) {
         let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
         // In one piece, so that lines of several threads stay lines.
         file.write_all(format!("{text}\n").as_bytes()).unwrap();
+    }
+}
+
+fn rest_for_ever() -> ! {
+    loop {
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
+/// Waits until so many are here at once.
+fn meet(count: usize) {
+    note("meet");
+    let here = || {
+        let notes = std::fs::read_to_string(std::env::var_os(NOTES).unwrap()).unwrap();
+        notes.lines().filter(|line| *line == "meet").count()
+    };
+    while here() < count {
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -261,6 +287,18 @@ impl Prompt {
                 "run" => self.run(rest),
                 "terminal" => self.say_result(self.ask("terminal/create", json!({"command": rest}))),
                 "permit" => self.permit(rest),
+                // A tool call as it is, told and asked about.
+                "tell" => {
+                    let mut call: Value = serde_json::from_str(rest).unwrap();
+                    call["sessionUpdate"] = "tool_call".into();
+                    self.update(call);
+                }
+                "request" => self.request(serde_json::from_str(rest).unwrap()),
+                "crowd" => {
+                    let locations: Value =
+                        (0..300_000).map(|index| json!({"path": format!("/{index}")})).collect();
+                    self.request(json!({"toolCallId": "c", "kind": "read", "locations": locations}));
+                }
                 "stranger" => {
                     let answer =
                         self.agent.ask("fs/read_text_file", json!({"sessionId": "other", "path": rest}));
@@ -269,15 +307,28 @@ impl Prompt {
                 "unknown" => self.say_result(self.ask("fs/format_disk", json!({}))),
                 "wait" => {
                     self.cancelled.recv().unwrap();
-                    return self.end("cancelled", Value::Null);
+                    return self.end("cancelled", usage);
                 }
                 "sleep" => std::thread::sleep(Duration::from_millis(rest.parse().unwrap())),
                 "hang" => {
                     note("hang");
-                    loop {
-                        std::thread::sleep(Duration::from_secs(60));
-                    }
+                    rest_for_ever();
                 }
+                "freeze" => {
+                    self.agent.frozen.store(true, Ordering::SeqCst);
+                    rest_for_ever();
+                }
+                "shut" => {
+                    let output = self.agent.output.lock().unwrap().try_clone().unwrap();
+                    UnixStream::from(OwnedFd::from(output)).shutdown(Shutdown::Write).unwrap();
+                    rest_for_ever();
+                }
+                "meet" => meet(rest.parse().unwrap()),
+                "strange-id" => self.agent.send(&json!({
+                    "jsonrpc": "2.0", "id": "i".repeat(1000), "method": "fs/read_text_file", "params": {},
+                })),
+                "waits" => self.waits(rest),
+                "deaf" => self.ask_and_not_listen(),
                 "die" => {
                     let secret = std::env::var("SECRET").unwrap_or_default();
                     let words = format!("out of memory, key {secret}\n");
@@ -285,8 +336,9 @@ impl Prompt {
                     std::process::exit(3);
                 }
                 "fail" => {
+                    let details = rest.replace("SECRET", &std::env::var("SECRET").unwrap_or_default());
                     let error =
-                        json!({"code": -32603, "message": "Internal error", "data": {"details": rest}});
+                        json!({"code": -32603, "message": "Internal error", "data": {"details": details}});
                     return self.agent.send(&json!({"jsonrpc": "2.0", "id": self.id, "error": error}));
                 }
                 "twice" => self.end("end_turn", Value::Null),
@@ -318,14 +370,45 @@ impl Prompt {
         assert!(self.ask("terminal/output", created).is_err());
     }
 
+    /// Asks again and again for a long output and reads none of the answers.
+    fn ask_and_not_listen(&self) {
+        let command = json!({"command": "head -c 1000000 /dev/zero | tr '\\0' x"});
+        let mut params = self.ask("terminal/create", command).unwrap();
+        self.ask("terminal/wait_for_exit", params.clone()).unwrap();
+        self.agent.frozen.store(true, Ordering::SeqCst);
+        params["sessionId"] = self.session.clone().into();
+        for _ in 0..40 {
+            self.agent.begin("terminal/output", params.clone());
+        }
+        rest_for_ever();
+    }
+
+    /// Waits for one command six times at once, and says how often it was refused.
+    fn waits(&self, command: &str) {
+        let mut params = self.ask("terminal/create", json!({"command": command})).unwrap();
+        params["sessionId"] = self.session.clone().into();
+        let waits: Vec<Receiver<Value>> =
+            (0..6).map(|_| self.agent.begin("terminal/wait_for_exit", params.clone())).collect();
+        let answers: Vec<Value> = waits.iter().map(|wait| wait.recv().unwrap()).collect();
+        let refused = answers.iter().filter(|answer| answer.get("error").is_some()).count();
+        self.say(&format!("refused {refused}"));
+    }
+
     /// `KIND WHAT`: what is a command for `execute`, else a path.
     fn permit(&self, rest: &str) {
         let (kind, what) = rest.split_once(' ').unwrap();
         let mut call = json!({"toolCallId": "p", "kind": kind, "title": format!("Do {what}")});
         match kind {
             "execute" => call["rawInput"] = json!({"command": what}),
-            _ => call["locations"] = json!([{"path": full(what)}]),
+            _ => {
+                call["locations"] = what.split(' ').map(|path| json!({"path": full(path)})).collect();
+            }
         }
+        self.request(call);
+    }
+
+    /// Asks for permission to do this.
+    fn request(&self, call: Value) {
         let options = [("always", "allow_always"), ("yes", "allow_once"), ("no", "reject_once")]
             .map(|(id, kind)| json!({"optionId": id, "name": id, "kind": kind}));
         let answer = self.ask("session/request_permission", json!({"toolCall": call, "options": options}));

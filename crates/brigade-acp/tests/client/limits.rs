@@ -52,9 +52,11 @@ async fn the_turn_limit_ends_it_with_what_it_has_said() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_deadline_ends_it_with_what_it_has_said() {
-    let stage = stage(&["!say half\n!wait"], |_, server| server.terms.timeout = Some(1000));
+    let stage = stage(&["!spend 500\n!say half\n!wait"], |_, server| server.terms.timeout = Some(5000));
     let ending = stage.run().await;
-    let (outcome, _) = child_end(&stage, &ending).await;
+    let (outcome, spent) = child_end(&stage, &ending).await;
+    let reported = Amount { tokens: 510, usd: 250_000_000, agents: 0 };
+    assert_eq!(spent.reported, reported, "what it reports with its last word counts too");
     assert_eq!(outcome.status, Status::Incomplete { limit: Which::Time });
     assert_eq!(outcome.text.as_str(), "half");
     assert_eq!(count(&stage, "cancel s1"), 1);

@@ -1,6 +1,7 @@
 //! Many sessions, few processes.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use brigade::core::{Budget, Limit};
 use brigade::{Runtime, Task};
@@ -58,9 +59,21 @@ async fn a_thousand_delegations_share_one_process_and_leave_no_memory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_has_no_more_sessions_than_it_may() {
-    let stage = scripted(&many(6, "!sleep 1000"), |_, server| server.sessions = 2);
+    let stage = scripted(&many(6, "!meet 6"), |_, server| server.sessions = 2);
     run(&stage.runtime()).await;
     assert_eq!((count(&stage, "start"), count(&stage, "prompt")), (3, 6));
+    all_gone(&stage).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_start_shares_its_failure() {
+    let stage = scripted(&many(4, "!say a"), |_, server| {
+        begins(server, "silent");
+        server.start_time = Duration::from_secs(3);
+    });
+    let text = run(&stage.runtime()).await;
+    assert_eq!(text.matches("it did not answer within 3 s").count(), 4, "{text}");
+    assert_eq!(count(&stage, "start"), 1, "each had a start of its own");
     all_gone(&stage).await;
 }
 

@@ -1,5 +1,8 @@
 //! What an agent asks of us: files, terminals, permissions.
 
+use std::time::Duration;
+
+use brigade::Asks;
 use brigade::core::event::Effect;
 use brigade::core::permission::Mode;
 use brigade::core::{Event, Status};
@@ -75,6 +78,74 @@ async fn an_agent_can_ask_only_for_what_it_was_lent() {
     assert!(ending.outcome.text.as_str().contains("chosen \"no\""), "{}", ending.outcome.text);
 }
 
+/// What an agent is answered that asks for these permissions.
+async fn chosen(orders: &[&str], mode: Mode) -> Vec<String> {
+    let stage = stage(&[&orders.join("\n")], move |settings, _| {
+        settings.permissions.mode = mode;
+        settings.permissions.allow = vec!["shell(ls *)".parse().unwrap()];
+        settings.permissions.deny =
+            vec!["shell(rm *)".parse().unwrap(), "write_file(**/.env*)".parse().unwrap()];
+    });
+    let ending = stage.run().await;
+    let events = stage.events(&first_child(&ending)).await;
+    let said = events.iter().filter_map(|event| match event {
+        Event::Replied { reply, .. } => Some(reply.text.to_string()),
+        _ => None,
+    });
+    let said = said.collect::<String>();
+    let answers = said.split("chosen ").skip(1);
+    answers.map(|part| part.split('"').nth(1).unwrap_or("none").to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_calls_a_call_does_not_decide_about_it() {
+    let orders = [
+        r#"!request {"toolCallId": "1", "kind": "read", "rawInput": {"command": "rm -rf ."}}"#,
+        r#"!request {"toolCallId": "2", "kind": "think", "rawInput": {"cmd": ["rm", "x"]}}"#,
+        r#"!tell {"toolCallId": "3", "title": "Run", "kind": "execute", "rawInput": {"command": "rm x"}}"#,
+        r#"!request {"toolCallId": "3"}"#,
+        r#"!request {"toolCallId": "3", "kind": "read"}"#,
+        r#"!tell {"toolCallId": "4", "title": "Run", "kind": "execute", "rawInput": {"command": "ls -l"}}"#,
+        r#"!request {"toolCallId": "4"}"#,
+        "!permit edit .env x",
+        "!permit edit x .env",
+        "!permit edit x y",
+        "!crowd",
+        r#"!request {"toolCallId": "5", "kind": "read"}"#,
+    ];
+    let edit = ["no", "no", "no", "no", "yes", "no", "no", "yes", "no", "no"];
+    assert_eq!(chosen(&orders, Mode::Edit).await, edit);
+    assert_eq!(chosen(&orders, Mode::Plan).await, ["no"; 10]);
+    let auto = ["no", "no", "no", "no", "yes", "no", "no", "yes", "no", "yes"];
+    assert_eq!(chosen(&orders, Mode::Auto).await, auto);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_show_is_permitted_once_and_never_for_good() {
+    let orders = [
+        r#"!request {"toolCallId": "1", "kind": "other"}"#,
+        r#"!request {"toolCallId": "2", "kind": "execute"}"#,
+        "!permit delete a.txt b.txt",
+        "!permit delete a.txt",
+        "!permit execute make it",
+    ];
+    let stage = stage(&[&orders.join("\n")], |settings, _| {
+        settings.asks = Asks::Person;
+        settings.limits.question_timeout = Duration::from_millis(100);
+    });
+    let ending = stage.run().await;
+    let events = stage.events(&first_child(&ending)).await;
+    let always: Vec<Option<String>> = events
+        .into_iter()
+        .filter_map(|event| match event {
+            Event::Asked { always, .. } => Some(always),
+            _ => None,
+        })
+        .collect();
+    let rules = [None, None, None, Some("write_file(./a.txt)"), Some("shell(make it)")];
+    assert_eq!(always, rules.map(|rule| rule.map(str::to_owned)));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn permissions_are_decided_by_rules_and_modes() {
     let orders = [
@@ -87,28 +158,9 @@ async fn permissions_are_decided_by_rules_and_modes() {
         "!permit think hard",
         "!permit other thing",
     ];
-    let chosen = |text: &str| -> Vec<String> {
-        text.split("chosen ")
-            .skip(1)
-            .map(|part| part.split('"').nth(1).unwrap_or("none").to_owned())
-            .collect()
-    };
-    let under = async |mode: Mode| {
-        let stage = stage(&[&orders.join("\n")], move |settings, _| {
-            settings.permissions.mode = mode;
-            settings.permissions.allow = vec!["shell(ls *)".parse().unwrap()];
-            settings.permissions.deny = vec!["shell(rm *)".parse().unwrap()];
-        });
-        let ending = stage.run().await;
-        let events = stage.events(&first_child(&ending)).await;
-        let said = events.iter().filter_map(|event| match event {
-            Event::Replied { reply, .. } => Some(reply.text.to_string()),
-            _ => None,
-        });
-        chosen(&said.collect::<String>())
-    };
-    assert_eq!(under(Mode::Edit).await, ["yes", "yes", "no", "no", "yes", "no", "yes", "no"]);
-    assert_eq!(under(Mode::Plan).await, ["yes", "no", "no", "no", "no", "no", "yes", "no"]);
+    let under = async |mode: Mode| chosen(&orders, mode).await;
+    assert_eq!(under(Mode::Edit).await, ["yes", "yes", "no", "no", "yes", "no", "no", "no"]);
+    assert_eq!(under(Mode::Plan).await, ["yes", "no", "no", "no", "no", "no", "no", "no"]);
     assert_eq!(under(Mode::Auto).await, ["yes", "yes", "yes", "yes", "yes", "no", "yes", "yes"]);
 }
 
@@ -134,6 +186,13 @@ async fn a_terminal_runs_under_the_guard_and_ends_with_its_session() {
     super::world::until("the command is gone", gone).await;
     drop(runtime);
     all_gone(&stage).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn few_requests_may_wait_for_one_terminal() {
+    let stage = stage(&["!waits sleep 1"], |settings, _| settings.permissions.mode = Mode::Auto);
+    let ending = stage.run().await;
+    assert!(ending.outcome.text.as_str().ends_with("refused 2"), "{}", ending.outcome.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -70,6 +70,7 @@ fn server(root: &Path) -> Server {
             variable("SECRET", "a-secret-key".to_owned()),
             variable(fixture::NOTES, root.join("notes").display().to_string()),
         ],
+        filled_in: vec![Secret::new("a-filled-in-key")],
         sessions: 256,
         choice: Choice::default(),
         agents: BTreeMap::new(),

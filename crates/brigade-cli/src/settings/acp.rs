@@ -1,5 +1,6 @@
 //! The section `acp`: agents that other programs run.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -153,7 +154,14 @@ impl Settings {
 impl AcpServer {
     fn filled(&self, settings: &Settings, guard: &GuardCommand) -> Result<Server, String> {
         let raw = &self.raw;
-        let fill = |text: &str| filled(text, |name| variable(name, self.is_of_project, settings));
+        let filled_in = RefCell::new(Vec::new());
+        let fill = |text: &str| {
+            filled(text, |name| {
+                let value = variable(name, self.is_of_project, settings)?;
+                filled_in.borrow_mut().extend(value.iter().map(Secret::new));
+                Ok(value)
+            })
+        };
         let all = |words: &[String]| words.iter().map(|word| fill(word)).collect::<Result<Vec<_>, _>>();
         let command = raw.command.as_deref().filter(|command| !command.is_empty());
         let command = command.ok_or("it has no `command`; write which program is started")?;
@@ -168,13 +176,15 @@ impl AcpServer {
             agents.insert(name.clone(), choice);
         }
         let choice = Choice { mode: raw.mode.clone(), model: raw.model.clone(), arguments: Vec::new() };
+        let (command, arguments) = (fill(command)?, all(&raw.args)?);
         Ok(Server {
             name: self.name.clone(),
             guard: guard.clone(),
             workspace: settings.folder.canonicalize().unwrap_or_else(|_| settings.folder.clone()),
-            command: fill(command)?,
-            arguments: all(&raw.args)?,
+            command,
+            arguments,
             environment,
+            filled_in: filled_in.into_inner(),
             sessions: if raw.pool == Some(false) { 1 } else { raw.max_sessions.unwrap_or(SESSIONS) },
             choice,
             agents,

@@ -158,9 +158,16 @@ impl Driver {
                 format!("'{name}' needs the network, and this agent may not reach it; work without it");
             return Err(ToolOutput::error(text));
         }
-        let mut judgement = Judgement::unspoken();
+        let mut judged: Option<Judgement> = None;
         let root = self.kit.files.workspace().root();
-        tool.check(arguments, &mut |action| judgement = self.judge(&beneath(*action, root)))?;
+        tool.check(arguments, &mut |action| {
+            let judgement = self.judge(&beneath(*action, root));
+            judged = Some(match judged.take() {
+                Some(before) => before.and(judgement),
+                None => judgement,
+            });
+        })?;
+        let judgement = judged.unwrap_or_else(Judgement::unspoken);
         let change = tool.change();
         if self.allow(call, name, || arguments.clone(), judgement.given(change.clone()))? == Leave::Asked {
             return Ok(None);

@@ -5,7 +5,7 @@
 
 use brigade_core::delegation::Which;
 use brigade_core::event::Answer;
-use brigade_core::permission::{Action, Mode, Rule, Verdict};
+use brigade_core::permission::{Action, Mode, Rule, Subject, Verdict};
 use brigade_core::state::CallProgress;
 use brigade_core::{CallId, Event, ToolOutput};
 use serde_json::{Value, json};
@@ -41,6 +41,17 @@ impl Judgement {
         Judgement { verdict: Verdict::Deny { reason }, always: None, change: None }
     }
 
+    /// What the rules say to a call that does both: the worse of the two. Where both are asked about, no one rule
+    /// permits the call for good.
+    pub(super) fn and(self, other: Judgement) -> Judgement {
+        match (&self.verdict, &other.verdict) {
+            (Verdict::Deny { .. }, _) | (_, Verdict::Allow) => self,
+            (Verdict::Allow, _) | (_, Verdict::Deny { .. }) => other,
+            (Verdict::Ask { rule: None }, Verdict::Ask { .. }) => Judgement { always: None, ..other },
+            (Verdict::Ask { .. }, Verdict::Ask { .. }) => Judgement { always: None, ..self },
+        }
+    }
+
     /// The same, of a tool that may differ from what was approved. Rules were written for what it was, so a person has
     /// to see what it is, and no rule permits it for good.
     pub(super) fn given(self, change: Option<Change>) -> Judgement {
@@ -70,6 +81,8 @@ impl Driver {
         let permissions = &self.kit.authority.permissions;
         let verdict = permissions.check_with(self.state.always(), action);
         let always = match verdict {
+            // What an external agent does not show may be another thing each time.
+            Verdict::Ask { .. } if self.kit.terms.is_some() && action.subject == Subject::Nothing => None,
             Verdict::Ask { .. } => permissions.exact_rule(action),
             Verdict::Allow | Verdict::Deny { .. } => None,
         };
@@ -237,5 +250,37 @@ fn refusal(tool: &str, verdict: Verdict) -> ToolOutput {
             ))
         }
         Verdict::Allow => ToolOutput::error("allowed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_judgements_the_worse_one_counts() {
+        let judgement = |what: &str| Judgement {
+            verdict: match what {
+                "allow" => Verdict::Allow,
+                "ask" => Verdict::Ask { rule: None },
+                reason => Verdict::Deny { reason: reason.to_owned() },
+            },
+            always: (what == "ask").then(|| "shell(ls)".parse().unwrap()),
+            change: None,
+        };
+        let both = |first: &str, second: &str| {
+            let both = judgement(first).and(judgement(second));
+            (both.verdict, both.always.is_some())
+        };
+        let deny = |reason: &str| Verdict::Deny { reason: reason.to_owned() };
+        for other in ["allow", "ask"] {
+            assert_eq!(both("deny", other), (deny("deny"), false));
+            assert_eq!(both(other, "deny"), (deny("deny"), false));
+        }
+        assert_eq!(both("first", "second"), (deny("first"), false));
+        assert_eq!(both("ask", "allow"), (Verdict::Ask { rule: None }, true));
+        assert_eq!(both("allow", "ask"), (Verdict::Ask { rule: None }, true));
+        assert_eq!(both("ask", "ask"), (Verdict::Ask { rule: None }, false));
+        assert_eq!(both("allow", "allow"), (Verdict::Allow, false));
     }
 }

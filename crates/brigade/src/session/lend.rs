@@ -165,7 +165,8 @@ impl Driver {
         // Each child is an agent itself; what it may start beyond that is shared like the rest.
         let beyond = Budget { agents: free.agents.less(parts), ..free };
         if let Some(terms) = &waiting.kit.terms {
-            return terms.budget().min(beyond);
+            let lent = terms.budget().min(beyond);
+            return waiting.delegation.budget.map_or(lent, |explicit| lent.min(explicit));
         }
         // Who goes on beside a child keeps at least as much as it lends.
         let least_parts = if is_background(&waiting.delegation) { 2 } else { 1 };

@@ -1,0 +1,224 @@
+//! What an agent has told of its own tool calls, so that a question that only names one is judged by what it does.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use agent_client_protocol::v1::schema::{ToolCallContent, ToolCallStatus, ToolCallUpdateFields, ToolKind};
+use brigade::core::text::cut;
+use serde_json::Value;
+
+use super::ask::plain_or_quoted;
+use super::short;
+
+/// How much of the input of a call is shown to a person.
+const MOST_SHOWN: usize = 16 << 10;
+/// The longest command that is judged.
+const MOST_COMMAND: usize = 64 << 10;
+/// How many files one call may name, and how long all their paths may be.
+const MOST_PATHS: usize = 100;
+const MOST_PATH_BYTES: usize = 64 << 10;
+/// How much is remembered of the calls of a session.
+const MOST_CALLS: usize = 256;
+const MOST_BYTES: usize = 1 << 20;
+/// The longest id of a call that is remembered.
+const LONGEST_ID: usize = 256;
+
+/// What a tool call of an agent would do, as far as it says so.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Doing {
+    pub(super) kind: Option<ToolKind>,
+    pub(super) title: Option<String>,
+    pub(super) paths: BTreeSet<String>,
+    pub(super) command: Option<String>,
+    /// What is shown of its input.
+    pub(super) input: Option<Value>,
+    /// Whether it names more than can be judged.
+    pub(super) is_too_much: bool,
+}
+
+impl Doing {
+    /// What these fields say.
+    pub(super) fn of(fields: &ToolCallUpdateFields) -> Doing {
+        let mut doing = Doing {
+            kind: fields.kind,
+            title: fields.title.as_deref().map(short),
+            command: fields.raw_input.as_ref().and_then(command_in),
+            input: fields.raw_input.as_ref().map(shown),
+            ..Doing::default()
+        };
+        let locations = fields.locations.iter().flatten().map(|location| &location.path);
+        let diffs = fields.content.iter().flatten().filter_map(|content| match content {
+            ToolCallContent::Diff(diff) => Some(&diff.path),
+            _ => None,
+        });
+        for path in locations.chain(diffs) {
+            doing.paths.insert(path.display().to_string());
+            if doing.measure() {
+                break;
+            }
+        }
+        doing.measure();
+        doing
+    }
+
+    /// Adds what was told later. It counts first, but no file and no command is forgotten for it.
+    pub(super) fn and_then(mut self, later: Doing) -> Doing {
+        self.kind = later.kind.or(self.kind);
+        self.title = later.title.or(self.title);
+        self.command = later.command.or(self.command);
+        self.input = later.input.or(self.input);
+        self.paths.extend(later.paths);
+        self.is_too_much |= later.is_too_much;
+        self.measure();
+        self
+    }
+
+    /// Notices when it is too much to be judged, and keeps none of that.
+    fn measure(&mut self) -> bool {
+        let command = self.command.as_ref().map_or(0, String::len);
+        let paths: usize = self.paths.iter().map(String::len).sum();
+        if self.is_too_much
+            || command > MOST_COMMAND
+            || paths > MOST_PATH_BYTES
+            || self.paths.len() > MOST_PATHS
+        {
+            *self = Doing { is_too_much: true, kind: self.kind, ..Doing::default() };
+        }
+        self.is_too_much
+    }
+
+    fn bytes(&self) -> usize {
+        let paths: usize = self.paths.iter().map(|path| path.len() + 64).sum();
+        let texts = [&self.title, &self.command].into_iter().flatten().map(String::len).sum::<usize>();
+        paths + texts + self.input.as_ref().map_or(0, |_| MOST_SHOWN) + LONGEST_ID
+    }
+}
+
+/// The calls that were told of, the latest last.
+#[derive(Default)]
+pub(super) struct Calls {
+    known: VecDeque<(String, Doing)>,
+    bytes: usize,
+}
+
+impl Calls {
+    /// Remembers what was told of a call, until it is over.
+    pub(super) fn learn(&mut self, id: &str, fields: &ToolCallUpdateFields) {
+        let before = self.forget(id);
+        let is_over = matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
+        if is_over || id.len() > LONGEST_ID {
+            return;
+        }
+        let doing = before.unwrap_or_default().and_then(Doing::of(fields));
+        self.bytes += doing.bytes();
+        self.known.push_back((id.to_owned(), doing));
+        while self.known.len() > MOST_CALLS || self.bytes > MOST_BYTES {
+            let Some((_, oldest)) = self.known.pop_front() else { break };
+            self.bytes = self.bytes.saturating_sub(oldest.bytes());
+        }
+    }
+
+    /// What is known of a call.
+    pub(super) fn get(&self, id: &str) -> Option<&Doing> {
+        self.known.iter().find(|(known, _)| known == id).map(|(_, doing)| doing)
+    }
+
+    fn forget(&mut self, id: &str) -> Option<Doing> {
+        let index = self.known.iter().position(|(known, _)| known == id)?;
+        let (_, doing) = self.known.remove(index)?;
+        self.bytes = self.bytes.saturating_sub(doing.bytes());
+        Some(doing)
+    }
+}
+
+fn shown(input: &Value) -> Value {
+    let text = input.to_string();
+    match text.len() > MOST_SHOWN {
+        true => Value::String(format!("{}…", cut(&text, MOST_SHOWN))),
+        false => input.clone(),
+    }
+}
+
+/// The command lines in the input of a tool, as agents write them. Whatever stands there is one: a rule that cannot read
+/// it asks.
+fn command_in(input: &Value) -> Option<String> {
+    let line = |command: &Value| match command {
+        Value::Null => None,
+        Value::String(command) => Some(command.clone()),
+        Value::Array(words) => {
+            let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
+            let line =
+                words.map(|words| words.into_iter().map(plain_or_quoted).collect::<Vec<_>>().join(" "));
+            Some(line.unwrap_or_else(|| command.to_string()))
+        }
+        other => Some(other.to_string()),
+    };
+    let lines: Vec<String> =
+        ["command", "cmd", "script"].iter().filter_map(|key| line(input.get(key)?)).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fields(value: Value) -> ToolCallUpdateFields {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn what_was_told_before_is_known_until_the_call_is_over() {
+        let mut calls = Calls::default();
+        calls.learn("1", &fields(json!({"kind": "execute", "rawInput": {}})));
+        calls.learn("1", &fields(json!({"rawInput": {"command": "rm x"}, "locations": [{"path": "/a"}]})));
+        calls.learn("2", &fields(json!({"kind": "read"})));
+        let known = calls.get("1").unwrap().clone();
+        assert_eq!((known.kind, known.command.as_deref()), (Some(ToolKind::Execute), Some("rm x")));
+        let asked = Doing::of(&fields(json!({"kind": "read", "locations": [{"path": "/b"}]})));
+        let both = known.and_then(asked);
+        assert_eq!((both.kind, both.command.as_deref()), (Some(ToolKind::Read), Some("rm x")));
+        assert_eq!(both.paths.into_iter().collect::<Vec<_>>(), ["/a", "/b"]);
+        calls.learn("1", &fields(json!({"status": "completed"})));
+        assert!(calls.get("1").is_none() && calls.get("2").is_some());
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut calls = Calls::default();
+        for id in 0..100 {
+            let input = json!({"command": "x".repeat(60_000), "content": "y".repeat(60_000)});
+            calls.learn(&id.to_string(), &fields(json!({"rawInput": input})));
+        }
+        let held: usize = calls.known.iter().map(|(_, doing)| doing.bytes()).sum();
+        assert!(calls.bytes == held && held <= MOST_BYTES && calls.get("99").is_some());
+        for id in 0..1000 {
+            calls.learn(&id.to_string(), &fields(json!({"kind": "read"})));
+        }
+        assert!(calls.known.len() <= MOST_CALLS);
+        calls.learn(&"i".repeat(300), &fields(json!({"kind": "read"})));
+        assert!(calls.get(&"i".repeat(300)).is_none());
+    }
+
+    #[test]
+    fn more_than_can_be_judged_is_known_to_be_that() {
+        let many = |count: usize| -> Value {
+            (0..count).map(|index| json!({"path": format!("/work/{index}")})).collect()
+        };
+        assert!(!Doing::of(&fields(json!({"locations": many(100)}))).is_too_much);
+        let doing = Doing::of(&fields(json!({"locations": many(101)})));
+        assert!(doing.is_too_much && doing.paths.is_empty());
+        assert!(doing.and_then(Doing::default()).is_too_much);
+        let long = json!({"rawInput": {"command": "x".repeat(MOST_COMMAND + 1)}});
+        assert!(Doing::of(&fields(long)).is_too_much);
+    }
+
+    #[test]
+    fn no_command_hides_behind_another() {
+        let line = |input: Value| command_in(&input);
+        assert_eq!(line(json!({"command": ["ls", "a b"]})).as_deref(), Some("ls 'a b'"));
+        assert_eq!(line(json!({"command": "ls", "script": "rm x"})).as_deref(), Some("ls\nrm x"));
+        assert_eq!(line(json!({"command": {"line": "rm"}})).as_deref(), Some(r#"{"line":"rm"}"#));
+        assert_eq!(line(json!({"command": null, "path": "a"})), None);
+    }
+}
