@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brigade::core::delegation::Which;
-use brigade::core::{Amount, Event, Status};
+use brigade::core::{Amount, Event, Hop, Limit, Status};
 
 use super::support::end;
 use super::world::{all_gone, child_end, count, first_child, notes, stage, until};
@@ -84,14 +84,21 @@ async fn a_cancel_reaches_it_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_told_where_it_stands() {
-    let stage = stage(&["!meta"], |_, _| {});
-    let ending = stage.run().await;
-    let (outcome, _) = child_end(&stage, &ending).await;
-    let meta: serde_json::Value = serde_json::from_str(outcome.text.as_str()).unwrap();
-    let hop = &meta["brigade/hop"];
-    assert_eq!(hop["depth"], 1);
-    assert_eq!(hop["lineage"].as_array().unwrap().last().unwrap(), first_child(&ending).as_str());
-    assert_eq!((&hop["tokens"], &hop["agents"]), (&0.into(), &0.into()));
+    let told = async |tokens: u64| {
+        let stage = stage(&["!meta"], move |settings, server| {
+            settings.budget.agents = Limit::AtMost(7);
+            server.terms.tokens = tokens;
+        });
+        let ending = stage.run().await;
+        let (outcome, _) = child_end(&stage, &ending).await;
+        let meta: serde_json::Value = serde_json::from_str(outcome.text.as_str()).unwrap();
+        let hop: Hop = serde_json::from_value(meta["brigade/hop"].clone()).unwrap();
+        assert_eq!((hop.depth, hop.lineage.last().unwrap().as_str()), (1, first_child(&ending).as_str()));
+        (hop.tokens, hop.usd, hop.agents)
+    };
+    // What it is lent nothing of, it pays for itself: a limit of none would be no way to work.
+    assert_eq!(told(0).await, (None, None, Some(6)));
+    assert_eq!(told(9000).await, (Some(9000), None, Some(6)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
