@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use brigade::core::delegation::Which;
-use brigade::core::{Amount, Event, Hop, Limit, Status};
+use brigade::core::{Agent, Amount, Event, Hop, Limit, Place, Status};
+use brigade::{Settings, Task};
+use brigade_acp::client::Server;
 
 use super::support::end;
-use super::world::{all_gone, child_end, count, first_child, notes, stage, until};
+use super::world::{all_gone, child_end, count, first_child, notes, scripted, stage, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_it_reports_is_shown_apart_and_charged_to_nobody() {
@@ -59,6 +61,34 @@ async fn the_deadline_ends_it_with_what_it_has_said() {
     assert_eq!(outcome.text.as_str(), "half");
     assert_eq!(count(&stage, "cancel s1"), 1);
     assert_eq!(ending.outcome.status, Status::Done);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_the_top_it_has_the_same_ends() {
+    let asked = async |orders: &str, tweak: fn(&mut Settings, &mut Server)| {
+        let stage = scripted("[[reply]]\ntext = 'x'", tweak);
+        let place = Place::Acp("fix".to_owned());
+        let agent = Agent { id: "ext".to_owned(), place, ..Agent::default() };
+        let ending = stage.run_task(Task::new(orders).agent(agent)).await;
+        let events = stage.events(&ending.session).await;
+        let Event::Started { grant, .. } = &events[0] else { panic!("{events:?}") };
+        (ending.outcome, grant.budget)
+    };
+    let (outcome, budget) = asked("!say half\n!wait", |_, server| server.terms.timeout = Some(1000)).await;
+    assert_eq!(outcome.status, Status::Incomplete { limit: Which::Time });
+    assert_eq!(outcome.text.as_str(), "half");
+    assert_eq!((budget.tokens, budget.usd), (Limit::AtMost(0), Limit::AtMost(0)));
+    // Where nobody says, it may take as long as a child.
+    let second = |settings: &mut Settings, _: &mut Server| {
+        settings.limits.child_timeout = Duration::from_secs(1);
+    };
+    assert_eq!(asked("!wait", second).await.0.status, Status::Incomplete { limit: Which::Time });
+    let turns = |_: &mut Settings, server: &mut Server| server.terms.turns = Some(1);
+    let (outcome, _) = asked("!say first\n!read a.txt\n!read a.txt\n!hang", turns).await;
+    assert_eq!(outcome.status, Status::Incomplete { limit: Which::Turns });
+    let lent = |_: &mut Settings, server: &mut Server| server.terms.tokens = 100;
+    let (outcome, _) = asked("!spend 500\n!say done", lent).await;
+    assert_eq!(outcome.status, Status::Incomplete { limit: Which::Tokens });
 }
 
 #[tokio::test(flavor = "multi_thread")]
