@@ -57,6 +57,8 @@ pub struct Desk {
     pub agent: Option<Agent>,
     /// The models that the person may choose from, beside the one in use.
     pub models: Vec<String>,
+    /// The model that takes the place of the one that a session on record had, where the person names one for all.
+    pub model: Option<String>,
     /// How long a round may take, where there is a limit.
     pub timeout: Option<Duration>,
 }

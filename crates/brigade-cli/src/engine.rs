@@ -270,6 +270,7 @@ pub(crate) fn more(settings: &Settings, flags: &Flags) -> More {
         timeout: flags.timeout,
         model: flags.model.as_ref().and(settings.model.clone()),
         mode: flags.mode,
+        hop: None,
     }
 }
 

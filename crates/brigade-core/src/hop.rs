@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::grant::{Authority, Budget, Limit};
+use crate::money::Amount;
 use crate::permission::Mode;
 
 /// The key of `_meta` that a hop stands under.
@@ -86,11 +87,44 @@ impl Hop {
         own
     }
 
+    /// The hop that stays within both. It comes from the deeper of the two; from `later` where they stand alike.
+    #[must_use]
+    pub fn and(&self, later: &Hop) -> Hop {
+        let from = if later.depth >= self.depth { later } else { self };
+        Hop {
+            lineage: from.lineage.clone(),
+            depth: from.depth,
+            deepest: narrower(self.deepest, later.deepest),
+            deadline: narrower(self.deadline, later.deadline),
+            tokens: narrower(self.tokens, later.tokens),
+            usd: narrower(self.usd, later.usd),
+            agents: narrower(self.agents, later.agents),
+            mode: narrower(self.mode, later.mode),
+        }
+    }
+
+    /// What is left of it after `used`.
+    #[must_use]
+    pub fn less(&self, used: Amount) -> Hop {
+        let left = |number: Option<u64>, used: u64| number.map(|number| number.saturating_sub(used));
+        Hop {
+            tokens: left(self.tokens, used.tokens),
+            usd: left(self.usd, used.usd),
+            agents: left(self.agents, used.agents),
+            ..self.clone()
+        }
+    }
+
     /// What the session that takes the work up may use up.
     pub fn within(&self, own: Budget) -> Budget {
         let limit = |number: Option<u64>| number.map_or(Limit::Unlimited, Limit::AtMost);
         own.min(Budget { tokens: limit(self.tokens), usd: limit(self.usd), agents: limit(self.agents) })
     }
+}
+
+/// The narrower of two limits, either of which may limit nothing.
+fn narrower<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    one.into_iter().chain(other).min()
 }
 
 #[cfg(test)]
@@ -137,6 +171,43 @@ mod tests {
         }
         assert_eq!(Hop::in_meta(&meta(json!({}))), Ok(Some(Hop::default())));
         assert!(Hop::in_meta(&meta(json!({"later": 1}))).is_ok());
+    }
+
+    #[test]
+    fn two_bind_together() {
+        let one = Hop {
+            lineage: vec!["one".to_owned()],
+            depth: 2,
+            deepest: Some(9),
+            deadline: Some(100),
+            tokens: Some(10),
+            usd: None,
+            agents: Some(3),
+            mode: Some(Mode::Plan),
+        };
+        let two = Hop {
+            lineage: vec!["two".to_owned()],
+            depth: 1,
+            deepest: Some(4),
+            deadline: Some(200),
+            tokens: None,
+            usd: Some(7),
+            agents: Some(5),
+            mode: Some(Mode::Auto),
+        };
+        let both = Hop { deepest: Some(4), usd: Some(7), ..one.clone() };
+        assert_eq!((one.and(&two), two.and(&one)), (both.clone(), both));
+        assert_eq!(one.and(&Hop::default()), one);
+        assert_eq!(Hop::default().and(&one), one);
+        let alike = Hop { depth: 2, ..two.clone() };
+        assert_eq!(one.and(&alike).lineage, alike.lineage);
+    }
+
+    #[test]
+    fn what_is_used_up_is_gone() {
+        let hop = Hop { tokens: Some(10), agents: Some(1), depth: 3, ..Hop::default() };
+        let left = hop.less(Amount { tokens: 4, usd: 5, agents: 2 });
+        assert_eq!(left, Hop { tokens: Some(6), agents: Some(0), ..hop });
     }
 
     #[test]

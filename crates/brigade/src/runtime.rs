@@ -11,10 +11,10 @@ use brigade_core::event::{Answer, Speaker};
 use brigade_core::faces::delegate::Keep;
 use brigade_core::faces::{Caller, DELEGATION_TOOLS, MESSAGE, settle_model};
 use brigade_core::grant::{Access, Authority, Grant, Refusal};
-use brigade_core::permission::{Rule, RuleError};
+use brigade_core::permission::{Mode, Rule, RuleError};
 use brigade_core::state::{CallProgress, Round};
 use brigade_core::{
-    Agent, CallId, Delegation, Event, Face, Limit, Record, SessionId, State, Status, ToolSpec,
+    Agent, Budget, CallId, Delegation, Event, Face, Hop, Limit, Record, SessionId, State, Status, ToolSpec,
 };
 use tokio::task::JoinHandle;
 
@@ -173,7 +173,7 @@ impl Runtime {
             None => self.new_session()?,
         };
         let (budget, turns, timeout) = (task.budget, task.turns, task.timeout);
-        let more = More { budget, turns, timeout, ..More::default() };
+        let more = More { budget, turns, timeout, hop: task.hop, ..More::default() };
         let mut agent = task.agent.unwrap_or_else(|| self.core.settings.lead.clone());
         let settings = &self.core.settings;
         let usual = Agent {
@@ -185,14 +185,12 @@ impl Runtime {
         let delegation = Delegation {
             agent: Some(agent.id.clone()),
             task: task.text.into(),
-            hop: task.hop.map(Box::new),
+            hop: more.hop.clone().map(Box::new),
             ..Delegation::default()
         };
         let depth = depth_at_top(&delegation);
         let authority = self.root_authority(&agent, &delegation);
-        if depth > authority.deepest {
-            return Err(RunError::Setup(Refusal::Depth { deepest: authority.deepest }.to_string()));
-        }
+        refuse_depth(depth, &authority)?;
         // The model is looked up before anything is written: a wrong name leaves no session behind.
         self.core.check_model(&agent).map_err(RunError::Setup)?;
         let lease = self.core.store.lease(&session, &self.holder, clock::now()).await?;
@@ -205,7 +203,7 @@ impl Runtime {
             &more,
         ));
         let kit = tree.kit(agent, authority, depth).map_err(RunError::Setup)?;
-        let round = within_hop(self.root_round(delegation, &kit, &more));
+        let round = self.root_round(delegation, &kit, &more);
         kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
         let driver = Driver::begin(tree.clone(), session, round, kit, None);
         Ok(prepared(tree, driver))
@@ -307,9 +305,14 @@ impl Runtime {
         }
         let mut agent = kit.agent.clone();
         agent.model.get_or_insert_with(|| self.core.settings.model.clone());
-        let mut authority = self.root_authority(&agent, &round.delegation);
-        // A next round is as free as the last one was, unless the caller says otherwise; rules are those of now.
-        authority.permissions.mode = more.mode.unwrap_or(kit.authority.permissions.mode);
+        let mut delegation = Delegation { task: "".into(), warnings: Vec::new(), ..round.delegation };
+        delegation.hop = within_both(delegation.hop, more.hop.as_ref());
+        let mut authority = self.root_authority(&agent, &delegation);
+        // A next round is as free as the last one was, unless the caller says otherwise; rules are those of now. What
+        // the definition or another process holds it to binds it in every round.
+        let bounds = [agent.mode, delegation.hop.as_ref().and_then(|hop| hop.mode)].into_iter().flatten();
+        let mode = more.mode.unwrap_or(kit.authority.permissions.mode);
+        authority.permissions.mode = bounds.fold(mode, Mode::min);
         if state.session().parent().is_some() {
             // A child that goes on by itself keeps to the tools that it was lent.
             authority.tools.retain(|tool| kit.authority.tools.contains(tool));
@@ -321,9 +324,9 @@ impl Runtime {
                 rules.extend(more);
             }
         }
-        let depth = depth_at_top(&round.delegation);
+        let depth = depth_at_top(&delegation);
+        refuse_depth(depth, &authority)?;
         let kit = tree.kit(agent, authority, depth).map_err(RunError::Setup)?;
-        let delegation = Delegation { task: "".into(), warnings: Vec::new(), ..round.delegation };
         let next = self.root_round(delegation, &kit, &more);
         kit.can_keep(&next.grant.budget).map_err(RunError::Setup)?;
         let needs_words = !state.has_unheard_words();
@@ -459,20 +462,33 @@ impl Runtime {
     /// A round at the top. What the person says counts more than what the agent's definition does.
     fn root_round(&self, delegation: Delegation, kit: &Kit, more: &More) -> Round {
         let settings = &self.core.settings;
-        let timeout = more.timeout.or(kit.agent.timeout.map(Duration::from_millis));
-        let deadline = match timeout {
+        let own_time = kit.agent.timeout.map(Duration::from_millis);
+        let own_turns = kit.agent.max_turns;
+        let mut budget = more.budget.unwrap_or(settings.budget);
+        let (timeout, turns) = match &kit.terms {
+            None => (more.timeout.or(own_time), more.turns.or(own_turns)),
+            Some(terms) => {
+                // It may be silent for as long as it likes, so there is always a time and a number that end it.
+                let usual = terms.timeout.map_or(settings.limits.child_timeout, Duration::from_millis);
+                budget = budget.min(Budget { agents: Limit::Unlimited, ..terms.budget() });
+                let turns = own_turns.or(terms.turns);
+                (more.timeout.or(own_time).or(Some(usual)), more.turns.into_iter().chain(turns).min())
+            }
+        };
+        let mut deadline = match timeout {
             Some(timeout) => {
                 let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
                 Limit::AtMost(clock::now().saturating_add(millis))
             }
             None => Limit::Unlimited,
         };
-        let grant = Grant {
-            authority: kit.authority_hash,
-            budget: more.budget.unwrap_or(settings.budget),
-            turns: more.turns.or(kit.agent.max_turns).unwrap_or(settings.limits.lead_turns),
-            deadline,
-        };
+        // The limits that another process set when it handed on earlier work are not those of this round.
+        if let Some(hop) = &more.hop {
+            budget = hop.within(budget);
+            deadline = deadline.min(hop.deadline.map_or(Limit::Unlimited, Limit::AtMost));
+        }
+        let turns = turns.unwrap_or(settings.limits.lead_turns);
+        let grant = Grant { authority: kit.authority_hash, budget, turns, deadline };
         let depth = depth_at_top(&delegation);
         Round { delegation, agent: kit.agent_hash, grant, parent: None, depth }
     }
@@ -488,14 +504,18 @@ fn lineage(delegation: &Delegation) -> Vec<String> {
     delegation.hop.as_ref().map(|hop| hop.lineage.clone()).unwrap_or_default()
 }
 
-/// The first round of work that another process handed on stays within what was left there. A next one is asked for
-/// by somebody else, and has a budget and a time of its own.
-fn within_hop(mut round: Round) -> Round {
-    if let Some(hop) = &round.delegation.hop {
-        round.grant.budget = hop.within(round.grant.budget);
-        round.grant.deadline = round.grant.deadline.min(hop.deadline.map_or(Limit::Unlimited, Limit::AtMost));
+/// The hop of a next round: how deep and how free it may be was settled when the work was first handed on, and can only
+/// be narrowed.
+fn within_both(first: Option<Box<Hop>>, now: Option<&Hop>) -> Option<Box<Hop>> {
+    match (first, now) {
+        (Some(first), Some(now)) => Some(Box::new(first.and(now))),
+        (first, now) => first.or_else(|| now.cloned().map(Box::new)),
     }
-    round
+}
+
+fn refuse_depth(depth: u32, authority: &Authority) -> Result<(), RunError> {
+    let deepest = authority.deepest;
+    if depth > deepest { Err(RunError::Setup(Refusal::Depth { deepest }.to_string())) } else { Ok(()) }
 }
 
 fn prepared(tree: Arc<Tree>, driver: Driver) -> Prepared {

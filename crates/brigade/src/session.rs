@@ -128,6 +128,10 @@ pub(crate) struct Driver {
     grace: Duration,
     /// What is kept for this session where another program runs it.
     _seat: Option<Box<Seat>>,
+    /// Whether another program was at work on this round for an earlier runner, and knows nothing of this one.
+    is_cut_off: bool,
+    /// Agents that the caller could still start.
+    agents_above: Limit,
 }
 
 impl Driver {
@@ -204,6 +208,8 @@ impl Driver {
             deadline: None,
             grace: MOST_GRACE,
             _seat: seat,
+            is_cut_off: false,
+            agents_above: Limit::Unlimited,
         }
     }
 
@@ -305,8 +311,10 @@ impl Driver {
     }
 
     /// A call that was open when an earlier runner ended: what it cost is in doubt, and it is asked again. An external
-    /// agent is not: nobody knows what it has done.
+    /// agent is not: nobody knows what it has done. Nor is one that was called in this round and has replied: it waited
+    /// for the earlier runner and is gone.
     fn close_interrupted_call(&mut self) {
+        self.is_cut_off = self.kit.terms.is_some() && self.state.was_called();
         if let Some(open) = self.state.open_call() {
             let spent = Spent::doubtful(open.reserved);
             let (turn, attempt) = (open.turn, open.attempt);

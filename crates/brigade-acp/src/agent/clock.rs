@@ -1,17 +1,8 @@
-//! What time it is, and how the protocol writes it.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! How the protocol writes a moment.
 
 const DAY: u64 = 86_400_000;
 /// The last moment that four digits can write the year of.
 const LAST: u64 = 253_402_300_799_999;
-
-/// UTC milliseconds, as in the log.
-#[expect(clippy::disallowed_methods, reason = "this module is the clock of the connection")]
-pub(super) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
 
 /// A moment as `2026-11-16T05:51:32Z`.
 pub(super) fn written(moment: u64) -> String {

@@ -19,7 +19,7 @@ use super::narrator::{Children, chunk};
 use super::peer::{self, Peer};
 use super::round::Prompt;
 use super::seat::Seat;
-use super::{Host, choices, clock, listing, prompt, refusal, round};
+use super::{Host, choices, listing, prompt, refusal, round};
 
 /// How often a session that is to close is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -229,7 +229,7 @@ impl Office {
             Meaning::Words(words) => Some(words.to_owned()),
         };
         let turn = seat.take_turn(&id)?;
-        let prompt = Prompt { text, hop, at: clock::now() };
+        let prompt = Prompt { text, hop };
         tasks.spawn(async move {
             let answer = round::run(&office, &client, turn, prompt).await;
             office.peer.answer(&id, answer).await;

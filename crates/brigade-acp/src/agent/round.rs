@@ -21,8 +21,6 @@ pub(super) struct Prompt {
     pub(super) text: Option<String>,
     /// Where the words come from.
     pub(super) hop: Option<Hop>,
-    /// When they came.
-    pub(super) at: u64,
 }
 
 /// Runs a round and answers the prompt.
@@ -55,7 +53,7 @@ pub(super) async fn run(
 async fn prepare(runtime: &Runtime, turn: &Turn, prompt: Prompt) -> Result<Prepared, acp::Error> {
     let failed = |error: RunError| refusal::run(&error);
     let seat = &turn.seat;
-    match seat.beginning(prompt.text.as_deref().unwrap_or_default(), prompt.hop, prompt.at)? {
+    match seat.beginning(prompt.text.as_deref().unwrap_or_default(), prompt.hop)? {
         Beginning::First(task) => runtime.prepare(*task).await.map_err(failed),
         Beginning::Next(more) => {
             if let Some(text) = &prompt.text {
@@ -115,10 +113,13 @@ impl Going<'_> {
     async fn see(&mut self, live: Live, turn: &Turn) {
         let is_fact = matches!(live, Live::Fact(_));
         if let Live::Fact(record) = &live
-            && let Event::Started { depth, .. } = record.event
             && record.session == self.session
         {
-            turn.seat.set_begun(depth);
+            match &record.event {
+                Event::Started { depth, .. } => turn.seat.set_begun(*depth),
+                Event::Ended { spent, .. } => turn.seat.book(spent.amount()),
+                _ => {}
+            }
         }
         for update in self.narrator.see(live, &**self.runtime.store()).await {
             self.office.peer().update(&update).await;

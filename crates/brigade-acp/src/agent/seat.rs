@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol::v1::schema as acp;
 use brigade::{More, Runtime, Task};
-use brigade_core::grant::Authority;
+use brigade_core::grant::{Authority, Refusal};
 use brigade_core::permission::Mode;
-use brigade_core::{Agent, Event, Hop, Record, SessionId};
+use brigade_core::{Agent, Amount, Event, Hop, Record, SessionId};
 use tokio::sync::watch;
 
 use super::{Desk, refusal};
@@ -15,16 +15,16 @@ use super::{Desk, refusal};
 pub(super) struct Seat {
     pub(super) session: SessionId,
     pub(super) desk: Desk,
-    /// The freest mode that the definition of the agent allows.
+    /// The freest mode that the definition of the agent allows, and whoever hands work on.
     pub(super) freest: Mode,
     now: Mutex<Now>,
 }
 
 /// What of it changes.
 struct Now {
-    mode: Chosen<Mode>,
-    model: Chosen<String>,
-    /// Where the first task comes from.
+    mode: Mode,
+    model: Chosen,
+    /// Where the session comes from, and what is left for it there.
     hop: Option<Hop>,
     /// The depth that the session has in any case, once it has begun.
     begun: Option<u32>,
@@ -32,17 +32,14 @@ struct Now {
 }
 
 impl Now {
-    fn new(mode: Mode, model: String, hop: Option<Hop>, begun: Option<u32>) -> Now {
-        let mode = Chosen { value: mode, by_person: false };
-        let model = Chosen { value: model, by_person: false };
+    fn new(mode: Mode, model: Chosen, hop: Option<Hop>, begun: Option<u32>) -> Now {
         Now { mode, model, hop, begun, round: None }
     }
 }
 
-/// A value, and whether the person chose it here.
-#[derive(Clone)]
-struct Chosen<T> {
-    value: T,
+/// A model, and whether the person chose it: here, or for all sessions on record.
+struct Chosen {
+    value: String,
     by_person: bool,
 }
 
@@ -77,34 +74,39 @@ impl Seat {
     pub(super) fn new(session: SessionId, desk: Desk, hop: Option<Hop>) -> Seat {
         let settings = desk.runtime.settings();
         let own = desk.agent.as_ref();
-        let freest = own.and_then(|agent| agent.mode).unwrap_or(Mode::Auto);
+        let freest = freest(own.unwrap_or(&settings.lead).mode, hop.as_ref());
         let mode = settings.permissions.mode.min(freest);
         let model = own.and_then(|agent| agent.model.clone()).unwrap_or_else(|| settings.model.clone());
-        let now = Now::new(mode, model, hop, None);
+        let now = Now::new(mode, Chosen { value: model, by_person: false }, hop, None);
         Seat { session, desk, freest, now: Mutex::new(now) }
     }
 
-    /// A session that is on record, with the mode and the model that it had last.
+    /// A session that is on record, with the model that it had last, unless the person names another for all; and no
+    /// freer than it was last, or than sessions are now.
     pub(super) async fn recorded(session: SessionId, desk: Desk, records: &[Record]) -> Seat {
         let settings = desk.runtime.settings();
         let started = records.iter().rev().find_map(|record| match &record.event {
-            Event::Started { grant, agent, depth, .. } => Some((grant.authority, *agent, *depth)),
+            Event::Started { grant, agent, depth, delegation, .. } => {
+                Some((grant.authority, *agent, *depth, delegation.hop.as_deref()))
+            }
             _ => None,
         });
         let (mut mode, mut model, mut begun) = (settings.permissions.mode, settings.model.clone(), 0);
         let mut freest = Mode::Auto;
-        if let Some((authority, agent, depth)) = started {
+        if let Some((authority, agent, depth, hop)) = started {
             let store = desk.runtime.store();
             let blob = async |hash| store.blob(hash).await.ok().flatten();
             let authority =
                 blob(authority).await.and_then(|body| serde_json::from_str::<Authority>(&body).ok());
             let agent = blob(agent).await.and_then(|body| serde_json::from_str::<Agent>(&body).ok());
-            mode = authority.map_or(mode, |authority| authority.permissions.mode);
-            freest = agent.as_ref().and_then(|agent| agent.mode).unwrap_or(freest);
+            mode = authority.map_or(mode, |authority| authority.permissions.mode.min(mode));
+            freest = self::freest(agent.as_ref().and_then(|agent| agent.mode), hop);
             model = agent.and_then(|agent| agent.model).unwrap_or(model);
             begun = depth;
         }
-        let now = Now::new(mode, model, None, Some(begun));
+        let by_person = desk.model.is_some();
+        let value = desk.model.clone().unwrap_or(model);
+        let now = Now::new(mode.min(freest), Chosen { value, by_person }, None, Some(begun));
         Seat { session, desk, freest, now: Mutex::new(now) }
     }
 
@@ -114,7 +116,7 @@ impl Seat {
 
     /// The mode of the next round.
     pub(super) fn mode(&self) -> Mode {
-        self.now().mode.value
+        self.now().mode
     }
 
     /// The model of the next round.
@@ -124,7 +126,7 @@ impl Seat {
 
     /// The mode from the next round on.
     pub(super) fn set_mode(&self, mode: Mode) {
-        self.now().mode = Chosen { value: mode, by_person: true };
+        self.now().mode = mode;
     }
 
     /// The model from the next round on.
@@ -175,7 +177,7 @@ impl Seat {
     pub(super) fn runtime(&self) -> Runtime {
         let now = self.now();
         let mut settings = self.desk.runtime.settings().clone();
-        settings.permissions.mode = now.mode.value;
+        settings.permissions.mode = now.mode;
         if now.model.by_person {
             settings.model.clone_from(&now.model.value);
             settings.fallbacks.clear();
@@ -183,12 +185,16 @@ impl Seat {
         self.desk.runtime.with_settings(settings)
     }
 
-    /// How the next round begins, for words that come with this hop. The depth that a session began at stays, so a hop
-    /// from further down cannot go on with it.
-    pub(super) fn beginning(&self, text: &str, hop: Option<Hop>, at: u64) -> Result<Beginning, acp::Error> {
+    /// How the next round begins, for words that come with this hop: within that and within what the session came with.
+    /// The depth that a session began at stays, so a hop from further down cannot go on with it.
+    pub(super) fn beginning(&self, text: &str, hop: Option<Hop>) -> Result<Beginning, acp::Error> {
         let now = self.now();
+        let hop = match (&now.hop, hop) {
+            (Some(first), Some(hop)) => Some(first.and(&hop)),
+            (first, hop) => hop.or_else(|| first.clone()),
+        };
         let Some(depth) = now.begun else {
-            let mut task = Task::new(text).session(self.session.clone()).hop(hop.or_else(|| now.hop.clone()));
+            let mut task = Task::new(text).session(self.session.clone()).hop(hop);
             if let Some(timeout) = self.desk.timeout {
                 task = task.timeout(timeout);
             }
@@ -202,32 +208,47 @@ impl Seat {
             }
             return Ok(Beginning::First(Box::new(task)));
         };
+        if let Some(hop) = &hop {
+            may_go_on(hop, depth)?;
+        }
         let settings = self.desk.runtime.settings();
-        let mut more = More {
+        Ok(Beginning::Next(More {
             budget: Some(settings.budget),
             turns: Some(settings.limits.lead_turns),
             timeout: self.desk.timeout,
             model: now.model.by_person.then(|| now.model.value.clone()),
-            mode: now.mode.by_person.then_some(now.mode.value),
-        };
-        if let Some(hop) = hop {
-            if hop.next_depth() > depth {
-                return Err(refusal::request(format!(
-                    "the session was begun at depth {depth} and cannot go on at depth {}; open a new one",
-                    hop.next_depth()
-                )));
-            }
-            more.budget = Some(hop.within(settings.budget));
-            let left =
-                hop.deadline.map(|deadline| std::time::Duration::from_millis(deadline.saturating_sub(at)));
-            more.timeout = [left, more.timeout].into_iter().flatten().min();
-            more.mode = [hop.mode, Some(now.mode.value)].into_iter().flatten().min();
-        }
-        Ok(Beginning::Next(more))
+            mode: hop.as_ref().and_then(|hop| hop.mode).into_iter().chain([now.mode]).min(),
+            hop,
+        }))
+    }
+
+    /// Takes what a round has used up from what is left for the session.
+    pub(super) fn book(&self, used: Amount) {
+        let mut now = self.now();
+        now.hop = now.hop.as_ref().map(|hop| hop.less(used));
     }
 
     /// The session is on record now, at this depth.
     pub(super) fn set_begun(&self, depth: u32) {
         self.now().begun.get_or_insert(depth);
+    }
+}
+
+/// The freest mode that a definition and a hop allow together.
+fn freest(own: Option<Mode>, hop: Option<&Hop>) -> Mode {
+    own.into_iter().chain(hop.and_then(|hop| hop.mode)).min().unwrap_or(Mode::Auto)
+}
+
+/// Whether a session of this depth may go on for a hop. It is asked before the words are on record.
+fn may_go_on(hop: &Hop, depth: u32) -> Result<(), acp::Error> {
+    if hop.next_depth() > depth {
+        return Err(refusal::request(format!(
+            "the session was begun at depth {depth} and cannot go on at depth {}; open a new one",
+            hop.next_depth()
+        )));
+    }
+    match hop.deepest {
+        Some(deepest) if deepest < depth => Err(refusal::request(Refusal::Depth { deepest }.to_string())),
+        Some(_) | None => Ok(()),
     }
 }

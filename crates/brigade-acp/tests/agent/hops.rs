@@ -1,7 +1,8 @@
 //! Work that another Brigade hands on.
 
 use brigade::Store;
-use brigade_core::Event;
+use brigade_core::permission::Mode;
+use brigade_core::{Event, Limit};
 use serde_json::json;
 
 use crate::support::World;
@@ -25,6 +26,61 @@ async fn depth_and_budget_of_a_hop_count() {
     // A later prompt from further down cannot go on with it.
     let later = json!({"sessionId": session, "prompt": [{"type": "text", "text": "x"}], "_meta": hop(7)});
     assert_eq!(client.call("session/prompt", later).await.unwrap_err()["code"], -32600);
+}
+
+#[tokio::test]
+async fn a_hop_of_the_session_binds_every_round() {
+    let world = World::new("[[reply]]\ntext = 'x'\n").in_mode(Mode::Auto);
+    let mut client = world.client().await;
+    let end = 4_000_000_000_000_u64;
+    let hop = json!({"brigade/hop": {"depth": 2, "deepest": 7, "tokens": 100_000, "deadline": end, "mode": "plan"}});
+    let new = json!({"cwd": world.path(), "mcpServers": [], "_meta": hop});
+    let opened = client.call("session/new", new).await.unwrap();
+    assert_eq!(opened["modes"]["currentModeId"], "plan");
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    client.prompt(&session, "go").await.unwrap();
+    let freer = json!({"sessionId": session, "modeId": "auto"});
+    assert_eq!(client.call("session/set_mode", freer).await.unwrap_err()["code"], -32602);
+    client.prompt(&session, "go on").await.unwrap();
+    let rounds = world.rounds(&session).await;
+    assert_eq!(rounds.len(), 2);
+    for (authority, grant) in &rounds {
+        assert_eq!((authority.permissions.mode, authority.deepest), (Mode::Plan, 7));
+        assert_eq!(grant.deadline, Limit::AtMost(end));
+    }
+    let tokens: Vec<u64> = rounds.iter().map(|(_, grant)| grant.budget.tokens.number()).collect();
+    // What the first has used up is not there for the second.
+    assert!(tokens[0] == 100_000 && (1..100_000).contains(&tokens[1]), "{tokens:?}");
+}
+
+#[tokio::test]
+async fn a_hop_of_a_prompt_binds_its_round_and_how_free_and_deep_later_ones_are() {
+    let world = World::new("[[reply]]\ntext = 'x'\n").in_mode(Mode::Auto);
+    let mut client = world.client().await;
+    let session = client.open(&world.path()).await;
+    let prompt = |hop| {
+        let meta = json!({"brigade/hop": hop});
+        json!({"sessionId": session, "prompt": [{"type": "text", "text": "x"}], "_meta": meta})
+    };
+    let hop = json!({"depth": 2, "tokens": 100_000, "mode": "edit"});
+    client.call("session/prompt", prompt(hop)).await.unwrap();
+    client.call("session/set_mode", json!({"sessionId": session, "modeId": "auto"})).await.unwrap();
+    client.prompt(&session, "go on").await.unwrap();
+    let id = session.parse().unwrap();
+    let facts = world.store.read(&id, 0).await.unwrap().len();
+    let shallow = client.call("session/prompt", prompt(json!({"depth": 2, "deepest": 2}))).await.unwrap_err();
+    assert!(shallow["message"].as_str().unwrap().contains("depth 2"), "{shallow}");
+    assert_eq!(world.store.read(&id, 0).await.unwrap().len(), facts, "words that are refused are not kept");
+    let hop = json!({"depth": 2, "deepest": 4, "tokens": 50_000, "mode": "plan"});
+    client.call("session/prompt", prompt(hop)).await.unwrap();
+    let rounds = world.rounds(&session).await;
+    let modes: Vec<Mode> = rounds.iter().map(|(authority, _)| authority.permissions.mode).collect();
+    assert_eq!(modes, [Mode::Edit, Mode::Edit, Mode::Plan]);
+    let deepest: Vec<u32> = rounds.iter().map(|(authority, _)| authority.deepest).collect();
+    assert_eq!(deepest, [10, 10, 4]);
+    let usual = world.runtime().settings().budget.tokens;
+    let tokens: Vec<Limit> = rounds.iter().map(|(_, grant)| grant.budget.tokens).collect();
+    assert_eq!(tokens, [Limit::AtMost(100_000), usual, Limit::AtMost(50_000)]);
 }
 
 #[tokio::test]

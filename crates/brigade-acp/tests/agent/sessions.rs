@@ -1,5 +1,6 @@
 //! New sessions, and those on record.
 
+use brigade_core::permission::Mode;
 use serde_json::json;
 
 use crate::support::World;
@@ -45,6 +46,50 @@ async fn a_session_is_loaded_by_another_connection_with_all_that_was_said() {
     assert_eq!(client.said(&session), "");
     client.call("session/load", resume).await.unwrap();
     assert_eq!(client.updates(&session, "user_message_chunk")[1]["content"]["text"], "More words");
+}
+
+#[tokio::test]
+async fn a_session_on_record_is_no_freer_than_it_was_or_than_sessions_are_now() {
+    let world = World::new(TALK).in_mode(Mode::Auto);
+    let mut client = world.client().await;
+    let session = client.open(&world.path()).await;
+    client.prompt(&session, "First words").await.unwrap();
+    client.leave().await;
+
+    let load = json!({"sessionId": session, "cwd": world.path(), "mcpServers": []});
+    let world = world.in_mode(Mode::Plan);
+    let mut client = world.client().await;
+    let loaded = client.call("session/load", load.clone()).await.unwrap();
+    assert_eq!(loaded["modes"]["currentModeId"], "plan");
+    client.prompt(&session, "More words").await.unwrap();
+    // What the person chooses in the editor counts.
+    client.call("session/set_mode", json!({"sessionId": session, "modeId": "edit"})).await.unwrap();
+    client.prompt(&session, "More words").await.unwrap();
+    client.leave().await;
+
+    let world = world.in_mode(Mode::Auto);
+    let mut client = world.client().await;
+    client.call("session/resume", load).await.unwrap();
+    client.prompt(&session, "More words").await.unwrap();
+    let rounds = world.rounds(&session).await;
+    let modes: Vec<Mode> = rounds.iter().map(|(authority, _)| authority.permissions.mode).collect();
+    assert_eq!(modes, [Mode::Auto, Mode::Plan, Mode::Edit, Mode::Edit]);
+}
+
+#[tokio::test]
+async fn a_model_for_all_takes_the_place_of_the_recorded_one() {
+    let world = World::new(TALK);
+    let mut client = world.client().await;
+    let session = client.open(&world.path()).await;
+    client.prompt(&session, "First words").await.unwrap();
+    client.leave().await;
+
+    let world = world.with_model("named");
+    let mut client = world.client().await;
+    let resume = json!({"sessionId": session, "cwd": world.path(), "mcpServers": []});
+    client.call("session/resume", resume).await.unwrap();
+    client.prompt(&session, "More words").await.unwrap();
+    assert_eq!(client.said(&session), "I am another.");
 }
 
 #[tokio::test]

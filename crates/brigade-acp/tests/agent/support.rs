@@ -9,6 +9,8 @@ use brigade::model::script::Script;
 use brigade::store::MemoryStore;
 use brigade::{Asks, Models, Runtime, Settings, Store, Workspace};
 use brigade_acp::agent::{Desk, Host, serve};
+use brigade_core::Event;
+use brigade_core::grant::{Authority, Grant};
 use brigade_core::permission::Mode;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -26,6 +28,8 @@ pub(crate) struct World {
     script: Script,
     mode: Mode,
     depth: u32,
+    /// The model that the person names for all sessions.
+    model: Option<&'static str>,
 }
 
 impl World {
@@ -36,6 +40,7 @@ impl World {
             script: Script::parse(script).unwrap(),
             mode: Mode::Edit,
             depth: 10,
+            model: None,
         }
     }
 
@@ -47,18 +52,37 @@ impl World {
         World { depth, ..self }
     }
 
+    pub(crate) fn with_model(self, model: &'static str) -> World {
+        World { model: Some(model), ..self }
+    }
+
+    /// What each round of a session was allowed.
+    pub(crate) async fn rounds(&self, session: &str) -> Vec<(Authority, Grant)> {
+        let mut rounds = Vec::new();
+        for record in self.store.read(&session.parse().unwrap(), 0).await.unwrap() {
+            if let Event::Started { grant, .. } = record.event {
+                let authority = self.store.blob(grant.authority).await.unwrap().unwrap();
+                rounds.push((serde_json::from_str(&authority).unwrap(), grant));
+            }
+        }
+        rounds
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().canonicalize().unwrap()
     }
 
     pub(crate) fn runtime(&self) -> Runtime {
-        let mut settings = Settings::new("script", Workspace::open(self.folder.path()).unwrap());
+        let mut settings =
+            Settings::new(self.model.unwrap_or("script"), Workspace::open(self.folder.path()).unwrap());
         settings.asks = Asks::Person;
         settings.permissions.mode = self.mode;
         settings.limits.max_depth = self.depth;
         settings.faces.swarm.max_depth = 3;
         settings.limits.retry_pause = Duration::from_millis(1);
+        let named = Script::parse("[[reply]]\ntext = 'I am another.'").unwrap();
         let models = Models::default().with("script", self.script.clone()).with("other", self.script.clone());
+        let models = models.with("named", named);
         Runtime::new(self.store.clone(), settings, models)
     }
 
@@ -82,7 +106,7 @@ impl World {
     pub(crate) fn stranger(&self) -> Client {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (reader, writer) = tokio::io::split(theirs);
-        let host = Arc::new(Embedder { runtime: self.runtime() });
+        let host = Arc::new(Embedder { runtime: self.runtime(), model: self.model });
         let mut agent = JoinSet::new();
         agent.spawn(serve(host, reader, writer, std::future::pending()));
         let (reader, writer) = tokio::io::split(ours);
@@ -93,6 +117,7 @@ impl World {
 
 struct Embedder {
     runtime: Runtime,
+    model: Option<&'static str>,
 }
 
 impl Host for Embedder {
@@ -102,7 +127,8 @@ impl Host for Embedder {
 
     fn desk<'a>(&'a self, _folder: &'a Path) -> BoxFuture<'a, Result<Desk, String>> {
         let models = vec!["script".to_owned(), "other".to_owned()];
-        let desk = Desk { runtime: self.runtime.clone(), agent: None, models, timeout: None };
+        let model = self.model.map(str::to_owned);
+        let desk = Desk { runtime: self.runtime.clone(), agent: None, models, model, timeout: None };
         async move { Ok(desk) }.boxed()
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use brigade::More;
-use brigade::core::Status;
+use brigade::core::{SessionId, Status};
 
 use super::support::{Stage, check_laws, end};
 use super::world::{all_gone, count, stage};
@@ -16,6 +16,16 @@ fn at_work() -> Stage {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_whose_runner_died_is_not_asked_again_and_its_parent_goes_on() {
+    crash_everywhere("").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_is_one_that_was_told_something_meanwhile() {
+    crash_everywhere("and be quick").await;
+}
+
+/// Crashes before every append, says something to the agents that are under way, and goes on.
+async fn crash_everywhere(words: &str) {
     let whole = at_work();
     assert_eq!(whole.run().await.outcome.text.as_str(), "[Ext]: second");
     let appends = whole.store.appends.load(Ordering::SeqCst);
@@ -35,7 +45,16 @@ async fn an_agent_whose_runner_died_is_not_asked_again_and_its_parent_goes_on() 
         stage.store.mend();
         let resumed = match ended {
             Some(ended) => ended,
-            None => end(stage.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap(),
+            None => {
+                let runtime = stage.runtime();
+                for child in ["1-0", "2-0"] {
+                    let child: SessionId = format!("{root}.{child}").parse().unwrap();
+                    if !words.is_empty() && !stage.events(&child).await.is_empty() {
+                        runtime.tell(&child, words).await.unwrap();
+                    }
+                }
+                end(runtime.resume(&root, More::default()).await.unwrap()).await.unwrap()
+            }
         };
         assert_eq!(resumed.outcome.status, Status::Done, "crash {crash}: {}", resumed.outcome.text);
         let answers = stage.answers(&root).await;

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use brigade::core::delegation::Which;
-use brigade::core::{Amount, Event, Status};
+use brigade::core::{Agent, Amount, Event, Hop, Limit, Place, Status};
+use brigade::{Settings, Task};
+use brigade_acp::client::Server;
 
 use super::support::end;
-use super::world::{all_gone, child_end, count, first_child, notes, stage, until};
+use super::world::{all_gone, child_end, count, first_child, notes, scripted, stage, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_it_reports_is_shown_apart_and_charged_to_nobody() {
@@ -64,6 +66,34 @@ async fn the_deadline_ends_it_with_what_it_has_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn at_the_top_it_has_the_same_ends() {
+    let asked = async |orders: &str, tweak: fn(&mut Settings, &mut Server)| {
+        let stage = scripted("[[reply]]\ntext = 'x'", tweak);
+        let place = Place::Acp("fix".to_owned());
+        let agent = Agent { id: "ext".to_owned(), place, ..Agent::default() };
+        let ending = stage.run_task(Task::new(orders).agent(agent)).await;
+        let events = stage.events(&ending.session).await;
+        let Event::Started { grant, .. } = &events[0] else { panic!("{events:?}") };
+        (ending.outcome, grant.budget)
+    };
+    let (outcome, budget) = asked("!say half\n!wait", |_, server| server.terms.timeout = Some(1000)).await;
+    assert_eq!(outcome.status, Status::Incomplete { limit: Which::Time });
+    assert_eq!(outcome.text.as_str(), "half");
+    assert_eq!((budget.tokens, budget.usd), (Limit::AtMost(0), Limit::AtMost(0)));
+    // Where nobody says, it may take as long as a child.
+    let second = |settings: &mut Settings, _: &mut Server| {
+        settings.limits.child_timeout = Duration::from_secs(1);
+    };
+    assert_eq!(asked("!wait", second).await.0.status, Status::Incomplete { limit: Which::Time });
+    let turns = |_: &mut Settings, server: &mut Server| server.terms.turns = Some(1);
+    let (outcome, _) = asked("!say first\n!read a.txt\n!read a.txt\n!hang", turns).await;
+    assert_eq!(outcome.status, Status::Incomplete { limit: Which::Turns });
+    let lent = |_: &mut Settings, server: &mut Server| server.terms.tokens = 100;
+    let (outcome, _) = asked("!spend 500\n!say done", lent).await;
+    assert_eq!(outcome.status, Status::Incomplete { limit: Which::Tokens });
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_reaches_it_and_leaves_nothing() {
     for orders in ["!say half\n!wait", "!say half\n!hang"] {
         let stage = stage(&[orders], |_, _| {});
@@ -86,14 +116,21 @@ async fn a_cancel_reaches_it_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_told_where_it_stands() {
-    let stage = stage(&["!meta"], |_, _| {});
-    let ending = stage.run().await;
-    let (outcome, _) = child_end(&stage, &ending).await;
-    let meta: serde_json::Value = serde_json::from_str(outcome.text.as_str()).unwrap();
-    let hop = &meta["brigade/hop"];
-    assert_eq!(hop["depth"], 1);
-    assert_eq!(hop["lineage"].as_array().unwrap().last().unwrap(), first_child(&ending).as_str());
-    assert_eq!((&hop["tokens"], &hop["agents"]), (&0.into(), &0.into()));
+    let told = async |tokens: u64| {
+        let stage = stage(&["!meta"], move |settings, server| {
+            settings.budget.agents = Limit::AtMost(7);
+            server.terms.tokens = tokens;
+        });
+        let ending = stage.run().await;
+        let (outcome, _) = child_end(&stage, &ending).await;
+        let meta: serde_json::Value = serde_json::from_str(outcome.text.as_str()).unwrap();
+        let hop: Hop = serde_json::from_value(meta["brigade/hop"].clone()).unwrap();
+        assert_eq!((hop.depth, hop.lineage.last().unwrap().as_str()), (1, first_child(&ending).as_str()));
+        (hop.tokens, hop.usd, hop.agents)
+    };
+    // What it is lent nothing of, it pays for itself: a limit of none would be no way to work.
+    assert_eq!(told(0).await, (None, None, Some(6)));
+    assert_eq!(told(9000).await, (Some(9000), None, Some(6)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

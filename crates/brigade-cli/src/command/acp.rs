@@ -98,7 +98,8 @@ impl Person {
         if settings.model.is_none() && !has_model {
             return Err(suggest::no_model(&settings, "TASK"));
         }
-        Ok(Desk { runtime, agent, models: models(&settings), timeout: flags.timeout })
+        let model = flags.model.as_ref().and(settings.model.clone());
+        Ok(Desk { runtime, agent, models: models(&settings), model, timeout: flags.timeout })
     }
 
     /// The servers of tools. Sessions of a folder share them as long as its settings stay as they are.

@@ -26,7 +26,7 @@ fn itself(home: &Home, command: &str, model: &str) -> Value {
     let home = home.home().display().to_string();
     json!({
         "command": env!("CARGO_BIN_EXE_brigade"),
-        "args": [command, "--model", model],
+        "args": [command, "--model", model, "--mode", "auto"],
         "env": { "BRIGADE_HOME": home },
     })
 }
@@ -75,7 +75,7 @@ fn a_loop_through_mcp_ends_at_the_depth_of_the_tree() {
     let model = home.script(script);
     configured(&home, json!({ "mcpServers": { "self": itself(&home, "mcp", &model) } }));
     let done = home.run(script, &["--mode", "auto"]);
-    assert!(done.exits(0).stdout.contains("depth 5"), "{}", done.stdout);
+    assert!(done.exits(0).stdout.contains("limits.max_depth"), "{}", done.stdout);
     // The lead; then, for each way around, the call that came in and the agent that it was for. The last is refused.
     assert_eq!(depths(&home), [0, 1, 2, 3, 4, 5]);
     nothing_is_left(&home);

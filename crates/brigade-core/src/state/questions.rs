@@ -106,6 +106,11 @@ impl State {
         self.open.as_ref()
     }
 
+    /// Whether the model was called in this round.
+    pub fn was_called(&self) -> bool {
+        self.last_purpose.is_some()
+    }
+
     /// The number of the turn that the next model call belongs to, and its attempt.
     pub fn upcoming(&self) -> (u32, u32) {
         // A fault means the same turn again; so does a call that was interrupted before any reply.

@@ -80,6 +80,9 @@ pub struct More {
     pub model: Option<String>,
     /// The mode: an open round can only be narrowed by it, a next one has it instead of the last one's.
     pub mode: Option<Mode>,
+    /// Where the words come from that ask for a next round, where another process hands them on: the round stays within
+    /// what is left there.
+    pub hop: Option<Hop>,
 }
 
 /// Why a tree did not run to an end. Unless the error says so, nothing recorded is lost and the tree can be resumed.

@@ -240,7 +240,8 @@ impl Driver {
         loan.is_some_and(|loan| loan.round.delegation.waiting == Wait::Detachable)
     }
 
-    fn start_child(&mut self, child: SessionId, driver: Box<Driver>) {
+    fn start_child(&mut self, child: SessionId, mut driver: Box<Driver>) {
+        driver.agents_above = self.state.ledger().free().agents;
         let inbox = driver.inbox();
         if let Some(by) = self.state.stopper() {
             // The stop came after the loan and before the start: those that were told did not include this child.

@@ -13,6 +13,7 @@ use futures::StreamExt;
 use tokio::time::Instant;
 
 use super::{Driver, Fatal, compact};
+use crate::external;
 use crate::jitter::jitter;
 use crate::live::Live;
 use crate::model::{Chunk, Ingest, ModelError, Request};
@@ -119,7 +120,13 @@ impl Driver {
             // Words from outside came first; the call did not happen.
             return Ok(());
         }
-        let heard = self.converse(&ask).await?;
+        let heard = match purpose {
+            Purpose::Turn if self.is_cut_off => {
+                let message = external::INTERRUPTED.to_owned();
+                Heard::Fault(CallFault::Fatal { message }, Cost::Nothing)
+            }
+            _ => self.converse(&ask).await?,
+        };
         self.settle(heard, ask);
         Ok(())
     }
