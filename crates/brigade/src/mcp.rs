@@ -20,6 +20,7 @@ mod fate;
 mod line;
 pub mod login;
 mod name;
+mod news;
 mod patience;
 mod request;
 mod server;

@@ -151,8 +151,30 @@ impl Teller {
 pub struct Change {
     /// Tells this change from others.
     pub id: Hash,
-    /// What is different, line by line, for a person.
-    pub what: String,
+    /// All that was said about it when it was approved.
+    pub before: Arc<str>,
+    /// All that is said about it now.
+    pub now: Arc<str>,
+}
+
+impl Change {
+    /// How much of a difference a person is shown.
+    const MOST: usize = 16 << 10;
+    /// How long the shortest difference is looked for. After that a longer one does.
+    const TIME: Duration = Duration::from_millis(100);
+
+    /// What is different, line by line, for a person. It is worked out anew each time.
+    pub fn what(&self) -> String {
+        let mut config = similar::TextDiff::configure();
+        let lines = config.timeout(Change::TIME).diff_lines(&*self.before, &*self.now);
+        let mut shown = lines.unified_diff().context_radius(2).to_string();
+        if shown.len() > Change::MOST {
+            let all = shown.len();
+            shown.truncate(shown.floor_char_boundary(Change::MOST));
+            shown.push_str(&format!("\n(… {} bytes left out …)", all - shown.len()));
+        }
+        shown
+    }
 }
 
 impl ToolContext {

@@ -1,13 +1,11 @@
 //! Getting hold of a server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brigade_sandbox::{End, Finished, Job, ResourceLimits};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProtocolVersion,
-    SubscriptionFilter,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext,
@@ -18,11 +16,11 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::{StreamableHttpClient, StreamableHttpClientTransportConfig};
 use rmcp::{ClientHandler, Peer, RoleClient, ServiceError};
-use tokio::sync::Notify;
 
 use super::fate::Fate;
 use super::line::{Bounded, LONGEST};
 use super::login::{self, Who};
+use super::news::{Attentive, News, listen};
 use super::patience::Listeners;
 use super::wire::{self, Wire};
 use super::{Address, Program, Way};
@@ -41,36 +39,6 @@ pub(super) struct Connection {
     /// Who hears how far their calls are.
     pub(super) listeners: Listeners,
     _tasks: Vec<AbortOnDrop<()>>,
-}
-
-/// Whether a server said that its tools changed.
-#[derive(Default)]
-pub(super) struct News {
-    is_due: AtomicBool,
-    heard: Notify,
-}
-
-impl News {
-    /// Something changed.
-    pub(super) fn come(&self) {
-        self.is_due.store(true, Ordering::SeqCst);
-        self.heard.notify_one();
-    }
-
-    /// Whether there are news, which are taken.
-    pub(super) fn take(&self) -> bool {
-        self.is_due.swap(false, Ordering::SeqCst)
-    }
-
-    /// The news could not be used yet.
-    pub(super) fn put_back(&self) {
-        self.is_due.store(true, Ordering::SeqCst);
-    }
-
-    /// Waits for news, and leaves them.
-    pub(super) async fn heard(&self) {
-        self.heard.notified().await;
-    }
 }
 
 impl Connection {
@@ -100,8 +68,7 @@ impl Connection {
                     }
                     return lacking;
                 }
-                let cause = cause.to_string().replace(address.url.expose(), "its address");
-                format!("the request did not come through: {}", short(&cause))
+                format!("the request did not come through: {}", short(&hidden(address, &cause.to_string())))
             }
             _ => format!("{}; {unknown}", self.fate.reason().unwrap_or("the connection is closed")),
         }
@@ -118,11 +85,11 @@ impl Connection {
     async fn ready(
         service: RunningService<RoleClient, Client>,
         fate: Fate,
+        news: &Arc<News>,
         address: Option<Address>,
         mut tasks: Vec<AbortOnDrop<()>>,
     ) -> Connection {
-        let Client { news, listeners } = service.service();
-        let (news, listeners) = (news.clone(), listeners.clone());
+        let listeners = service.service().listeners.clone();
         let peer = service.peer().clone();
         // What a server says now counts, not what it said for how long its last answer would hold.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
@@ -132,29 +99,19 @@ impl Connection {
                 && tools.is_some_and(|tools| tools.list_changed == Some(true))
         });
         if listens {
-            tasks.push(AbortOnDrop(spawn(listen(peer, news))));
+            tasks.push(AbortOnDrop(spawn(listen(peer, news.clone()))));
         }
         Connection { service, fate, address, listeners, _tasks: tasks }
     }
 }
 
 /// What we are to a server: somebody who calls tools, and no more.
+#[derive(Default)]
 pub(super) struct Client {
-    news: Arc<News>,
     listeners: Listeners,
 }
 
-impl Client {
-    fn new(news: &Arc<News>) -> Client {
-        Client { news: news.clone(), listeners: Listeners::default() }
-    }
-}
-
 impl ClientHandler for Client {
-    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.news.come();
-    }
-
     async fn on_progress(&self, news: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
         self.listeners.hear(&news);
     }
@@ -162,15 +119,6 @@ impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
         let version = env!("CARGO_PKG_VERSION");
         ClientConfig::new(ClientCapabilities::default(), Implementation::new("brigade", version))
-    }
-}
-
-/// Hears of changes where the protocol wants to be asked about them.
-async fn listen(peer: Peer<RoleClient>, news: Arc<News>) {
-    let filter = SubscriptionFilter::builder().tools_list_changed().build();
-    let Ok(mut subscription) = peer.listen(filter).await else { return };
-    while let Ok(Some(_)) = subscription.next().await {
-        news.come();
     }
 }
 
@@ -208,9 +156,10 @@ async fn start(name: &str, program: &Program, news: &Arc<News>) -> Result<Connec
         });
     }));
     let (reader, writer) = stream.into_split();
-    let transport = AsyncRwTransport::new_client(Bounded::new(reader, fate.clone()), writer);
-    match Client::new(news).serve_with_lifecycle(transport, newest_first()).await {
-        Ok(service) => Ok(Connection::ready(service, fate, None, vec![process]).await),
+    let inner = AsyncRwTransport::new_client(Bounded::new(reader, fate.clone()), writer);
+    let transport = Attentive { inner, news: news.clone() };
+    match Client::default().serve_with_lifecycle(transport, newest_first()).await {
+        Ok(service) => Ok(Connection::ready(service, fate, news, None, vec![process]).await),
         Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
             Err(format!("it did not start: {}", fate.last_words().await))
         }
@@ -232,14 +181,24 @@ where
     C: StreamableHttpClient + Sync,
 {
     match greeted(client, address, news).await? {
-        Ok(service) => Ok(Connection::ready(service, fate, Some(address.clone()), Vec::new()).await),
+        Ok(service) => Ok(Connection::ready(service, fate, news, Some(address.clone()), Vec::new()).await),
         Err(error) if error.is_authorization_required() => Err(login::required(address)),
         Err(error) => Err(unreachable(address, &error.to_string())),
     }
 }
 
 fn unreachable(address: &Address, why: &str) -> String {
-    format!("it cannot be reached: {}", short(&why.replace(address.url.expose(), "its address")))
+    format!("it cannot be reached: {}", short(&hidden(address, why)))
+}
+
+/// Words without the address, as it is written and as it is understood: it may hold a key.
+pub(super) fn hidden(address: &Address, words: &str) -> String {
+    let written = address.url.expose();
+    let words = words.replace(written, "its address");
+    match url::Url::parse(written) {
+        Ok(url) => words.replace(url.as_str(), "its address"),
+        Err(_) => words,
+    }
 }
 
 type Greeted = Result<RunningService<RoleClient, Client>, ClientInitializeError>;
@@ -253,8 +212,9 @@ where
         let config = StreamableHttpClientTransportConfig::with_uri(address.url.expose())
             .custom_headers(headers.clone())
             .max_sse_event_size(LONGEST);
-        let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
-        Client::new(news).serve_with_lifecycle(transport, lifecycle)
+        let inner = StreamableHttpClientTransport::with_client(client.clone(), config);
+        let transport = Attentive { inner, news: news.clone() };
+        Client::default().serve_with_lifecycle(transport, lifecycle)
     };
     match attempt(newest_first()).await {
         // Older servers refuse whatever is not the first message that they know.

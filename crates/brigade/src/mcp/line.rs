@@ -16,40 +16,57 @@ pub(super) const LONGEST: usize = 4 << 20;
 const MOST: usize = 2_000;
 const WINDOW: Duration = Duration::from_secs(1);
 
+/// How many messages came within [`WINDOW`].
+pub(super) struct Rate {
+    count: usize,
+    since: Instant,
+}
+
+impl Rate {
+    pub(super) fn new() -> Rate {
+        Rate { count: 0, since: Instant::now() }
+    }
+
+    /// Counts more of them; fails where they are too many.
+    pub(super) fn count(&mut self, more: usize) -> Result<(), String> {
+        if self.since.elapsed() > WINDOW {
+            *self = Rate::new();
+        }
+        self.count = self.count.saturating_add(more);
+        match self.count > MOST {
+            true => Err(format!("it sent more than {MOST} messages within a second")),
+            false => Ok(()),
+        }
+    }
+}
+
 /// A reader that fails where a line is too long or where too many come. Nothing of such a peer can be believed any
 /// more, so its fate is sealed.
 pub(super) struct Bounded<R> {
     inner: R,
     fate: Fate,
     line: usize,
-    count: usize,
-    since: Instant,
+    rate: Rate,
 }
 
 impl<R> Bounded<R> {
     pub(super) fn new(inner: R, fate: Fate) -> Bounded<R> {
-        Bounded { inner, fate, line: 0, count: 0, since: Instant::now() }
+        Bounded { inner, fate, line: 0, rate: Rate::new() }
     }
 
     /// Counts what was read.
     fn count(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let mut start = 0;
+        let (mut start, mut lines) = (0, 0);
         for end in memchr::memchr_iter(b'\n', bytes) {
             self.line += end - start;
             start = end + 1;
             self.check_line()?;
             self.line = 0;
-            self.count += 1;
+            lines += 1;
         }
         self.line += bytes.len() - start;
         self.check_line()?;
-        if self.since.elapsed() > WINDOW {
-            (self.count, self.since) = (0, Instant::now());
-        }
-        if self.count > MOST {
-            return Err(format!("it sent more than {MOST} messages within a second, so it was ended"));
-        }
-        Ok(())
+        self.rate.count(lines).map_err(|why| format!("{why}, so it was ended"))
     }
 
     fn check_line(&self) -> Result<(), String> {

@@ -135,10 +135,12 @@ impl Attempt {
         callback::take(listener, state, async |answer| {
             let code =
                 answer.code.map_err(|why| LoginError(format!("the login was refused: {}", short(&why))))?;
+            // Nobody renews the older login meanwhile and writes over this one.
+            let lock = keyring.lock().await?;
             let exchanged =
                 manager.exchange_code_for_token_with_issuer(&code, state, answer.issuer.as_deref()).await;
             exchanged.map_err(|error| LoginError::new("the login did not come about", &error))?;
-            keyring.want(None).await?;
+            keyring.want_locked(None, &lock).await?;
             Ok(())
         })
         .await
@@ -161,7 +163,10 @@ struct Discovered {
 }
 
 async fn discovered(address: &Address, challenge: Option<&str>) -> Result<Discovered, LoginError> {
-    let cannot = |error| LoginError::new("the server does not say who lets people in", &error);
+    let cannot = |error: AuthError| {
+        let why = connect::hidden(address, &error.to_string());
+        LoginError(format!("the server does not say who lets people in: {}", short(&why)))
+    };
     let mut inner = AuthorizationManager::new(address.url.expose()).await.map_err(cannot)?;
     let challenge = challenge.filter(|challenge| !challenge.is_empty());
     let found = inner.resolve_metadata_from_challenge(challenge).await.map_err(cannot)?;
@@ -211,7 +216,9 @@ pub(super) async fn manager(address: &Address) -> Result<Option<AuthorizationMan
     let keyring = Keyring::at(file.clone());
     let kept = keyring.read().await?;
     let Some(credentials) = kept.credentials else { return Ok(None) };
-    let words = |error: AuthError| format!("its login cannot be used: {}", short(&error.to_string()));
+    let words = |error: AuthError| {
+        format!("its login cannot be used: {}", short(&connect::hidden(address, &error.to_string())))
+    };
     let mut manager = AuthorizationManager::new(address.url.expose()).await.map_err(words)?;
     manager.set_credential_store(keyring.with_secret(kept.client_secret.clone()));
     if !manager.initialize_from_store().await.map_err(words)? {

@@ -31,8 +31,9 @@ impl Patience {
         Patience { limit, last, deadline: Mutex::new(after(limit)) }
     }
 
-    fn push(&self) {
-        let later = Instant::now().checked_add(self.limit).unwrap_or(self.last);
+    /// There were news at this time.
+    fn push(&self, now: Instant) {
+        let later = now.checked_add(self.limit).unwrap_or(self.last);
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = later.min(self.last);
     }
 
@@ -63,7 +64,7 @@ pub(super) struct Listener {
 
 impl Listener {
     fn hear(&self, news: &ProgressNotificationParam) {
-        self.patience.push();
+        self.patience.push(Instant::now());
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|at| at.elapsed() >= NEWS) {
             *told = Some(Instant::now());
@@ -124,21 +125,19 @@ mod tests {
 
     #[tokio::test]
     async fn news_push_the_limit_on_but_not_for_ever() {
-        let limit = Duration::from_millis(300);
+        let limit = Duration::from_millis(100);
         let begun = Instant::now();
         assert_eq!(Patience::new(limit).over().await, limit);
-        assert!(begun.elapsed() < limit * 5, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() >= limit, "{:?}", begun.elapsed());
         let patience = Patience::new(limit);
-        let begun = Instant::now();
-        let news = async {
-            loop {
-                tokio::time::sleep(limit / 10).await;
-                patience.push();
-            }
-        };
-        let over = tokio::select! { over = patience.over() => over, () = news => Duration::ZERO };
-        assert_eq!(over, limit * MOST_TIMES);
-        assert!(begun.elapsed() >= limit * (MOST_TIMES - 1), "{:?}", begun.elapsed());
+        let begun = patience.deadline() - limit;
+        for half in 1..=2 * MOST_TIMES {
+            patience.push(begun + limit / 2 * half);
+            let later = begun + limit / 2 * half + limit;
+            assert_eq!(patience.deadline(), later.min(begun + limit * MOST_TIMES));
+        }
+        assert_eq!(patience.over().await, limit * MOST_TIMES);
+        assert!(begun.elapsed() >= limit * MOST_TIMES, "{:?}", begun.elapsed());
     }
 
     #[test]

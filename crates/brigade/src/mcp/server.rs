@@ -10,9 +10,10 @@ use rmcp::model::{ErrorCode, JsonObject, PaginatedRequestParams, ServerCapabilit
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::book::{Book, Standing};
-use super::connect::{Connection, News, short};
+use super::book::{Book, Heard, Standing, fits};
+use super::connect::{Connection, short};
 use super::extra::Extra;
+use super::news::{Mark, News};
 use super::patience::{Listener, Patience};
 use super::request::{self, Failure};
 use super::tool::ServerTool;
@@ -24,8 +25,6 @@ use crate::tool::{AnyTool, Change, ToolContext};
 const MOST_TOOLS: usize = 256;
 /// The most pages that a list may have.
 const MOST_PAGES: usize = 64;
-/// The most bytes of a description and a schema together.
-const MOST_BYTES: usize = 32 << 10;
 
 pub(super) const ASKS_BACK: &str = "it wants to ask back, which is not supported";
 
@@ -71,7 +70,7 @@ impl Server {
             _heed: AbortOnDrop(spawn(heed(server.clone(), news.clone()))),
             capabilities: info.map(|info| info.capabilities.clone()).unwrap_or_default(),
             link: Mutex::new(Link { connection: Arc::new(connection), since: Instant::now(), restarts: 0 }),
-            book: StdMutex::new(Book::new(&tools)),
+            book: StdMutex::new(Book::new(Heard::of(&tools))),
             news,
             plain,
             definition,
@@ -142,10 +141,11 @@ impl Server {
         }
         tokio::time::sleep(PAUSE * (1 << link.restarts)).await;
         link.restarts += 1;
+        let mark = self.news.mark();
         let (connection, tools) = connected(&self.plain, &self.definition, &self.news)
             .await
             .map_err(|again| format!("{why}; it cannot be started again: {again}"))?;
-        self.book().hear(&tools);
+        self.hear(&tools, mark);
         link.connection = Arc::new(connection);
         link.since = Instant::now();
         Ok(link.connection.clone())
@@ -175,16 +175,19 @@ impl Server {
             self.ask_what_changed(&connection).await?;
             self.still_as_approved(theirs)?;
             let answer = request::call_tool(&connection, theirs, arguments, &context.hop, &listener).await;
-            let output = match answer {
-                Ok(result) => content::output(&result),
-                Err(Failure::Service(error)) => return Err(words(&connection, error).await),
-                Err(Failure::Words(why)) => return Err(why.to_owned()),
-            };
-            // What the call changed is known before the next one is judged.
-            let _ = tokio::time::timeout(NEWS_TIME, self.ask_what_changed(&connection)).await;
-            Ok(output)
+            match answer {
+                Ok(result) => Ok(content::output(&result)),
+                Err(Failure::Service(error)) => Err(words(&connection, error).await),
+                Err(Failure::Words(why)) => Err(why.to_owned()),
+            }
         };
-        self.within(&patience, work, context).await
+        let output = self.within(&patience, work, context).await;
+        // What the call changed is known before the next one is judged.
+        tokio::select! {
+            () = self.catch_up() => {}
+            () = context.asked_to_stop() => {}
+        }
+        output
     }
 
     /// Waits for an answer, but not for ever.
@@ -218,7 +221,7 @@ impl Server {
     pub(super) fn change(&self, tool: &str) -> Option<Change> {
         match self.book().standing(tool) {
             Standing::Changed(change) => Some(change),
-            Standing::AsApproved | Standing::Gone => None,
+            Standing::AsApproved | Standing::Gone(_) => None,
         }
     }
 
@@ -227,20 +230,36 @@ impl Server {
         self.book().accept(tool, change);
     }
 
-    /// Lists the tools again if the server said that they changed.
+    /// Lists the tools again if the server said that they changed. Until it has answered, that stays to be done, also
+    /// where nobody waits for it any more.
     async fn ask_what_changed(&self, connection: &Connection) -> Result<(), String> {
         // Whoever asks at the same time waits for what is being listed.
         let _link = self.link.lock().await;
-        if self.news.take() {
-            match list(connection).await {
-                Ok(tools) => self.book().hear(&tools),
-                Err(why) => {
-                    self.news.put_back();
-                    return Err(format!("its tools have changed and cannot be listed again: {why}"));
-                }
-            }
+        if let Some(mark) = self.news.due() {
+            let tools = list(connection).await;
+            let cannot = |why| format!("its tools have changed and cannot be listed again: {why}");
+            self.hear(&tools.map_err(cannot)?, mark);
         }
         Ok(())
+    }
+
+    /// Takes down what the server says now.
+    fn hear(&self, tools: &[Tool], mark: Mark) {
+        let heard = Heard::of(tools);
+        self.book().hear(heard);
+        self.news.follow(mark);
+    }
+
+    /// Asks what changed, but not for long. A call asks again before it is made.
+    async fn catch_up(&self) {
+        let _ = tokio::time::timeout(NEWS_TIME, async {
+            let connection = self.link.lock().await.connection.clone();
+            match connection.is_over() {
+                true => Ok(()),
+                false => self.ask_what_changed(&connection).await,
+            }
+        })
+        .await;
     }
 
     /// Refuses a tool that is no longer what agents were told and people approved: it changed since the call was
@@ -252,7 +271,7 @@ impl Server {
                 "the definition of its tool '{tool}' has changed since it was approved, so it was not called; call it \
                  again, and the person is asked"
             )),
-            Standing::Gone => Err(format!("it has no tool '{tool}' any more")),
+            Standing::Gone(why) => Err(why),
         }
     }
 }
@@ -262,10 +281,7 @@ async fn heed(server: Weak<Server>, news: Arc<News>) {
     loop {
         news.heard().await;
         let Some(server) = server.upgrade() else { return };
-        let connection = server.link.lock().await.connection.clone();
-        if !connection.is_over() {
-            let _ = tokio::time::timeout(NEWS_TIME, server.ask_what_changed(&connection)).await;
-        }
+        server.catch_up().await;
     }
 }
 
@@ -337,20 +353,6 @@ where
         }
     }
     Err(format!("the list has more than {MOST_PAGES} pages"))
-}
-
-/// Whether models can be told about a tool.
-fn fits(tool: &Tool) -> Result<(), String> {
-    let out = |why: &str| Err(format!("its tool '{}' is left out: {why}", short(&tool.name)));
-    let schema = serde_json::to_vec(&tool.input_schema).map_or(usize::MAX, |bytes| bytes.len());
-    if schema.saturating_add(tool.description.as_deref().map_or(0, str::len)) > MOST_BYTES {
-        return out(&format!("its definition has more than {} KB", MOST_BYTES >> 10));
-    }
-    match tool.input_schema.get("type") {
-        None => Ok(()),
-        Some(kind) if kind == "object" => Ok(()),
-        Some(_) => out("its arguments are no object"),
-    }
 }
 
 fn seconds(duration: Duration) -> String {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -10,7 +10,9 @@ use futures::stream::BoxStream;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
-use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE};
+use rmcp::transport::common::http_header::{
+    EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
+};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
     StreamableHttpError, StreamableHttpPostResponse,
@@ -19,7 +21,7 @@ use sse_stream::{Sse, SseStream};
 
 use super::connect::short;
 use super::fate::Fate;
-use super::line::LONGEST;
+use super::line::{LONGEST, Rate};
 use crate::secret::Secret;
 
 /// How long connecting to a server elsewhere may take.
@@ -43,20 +45,57 @@ pub(super) fn headers(written: &[(String, Secret)]) -> Result<Headers, String> {
     Ok(headers)
 }
 
+/// What holds for all that a server sends on one connection.
+#[derive(Clone)]
+struct Bounds {
+    /// Hears why the connection cannot be used any more.
+    fate: Fate,
+    rate: Arc<Mutex<Rate>>,
+}
+
+impl Bounds {
+    /// Counts events; fails where they are too many.
+    fn count(&self, events: usize) -> Result<(), String> {
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner).count(events)
+    }
+}
+
 /// A client whose replies are bounded. It has no proxies and cookies, and follows a redirect only to the same host, and
 /// only one that keeps the message.
 #[derive(Clone)]
 pub(super) struct Wire {
     client: reqwest::Client,
-    /// Hears why a connection cannot be used any more.
-    fate: Fate,
+    bounds: Bounds,
 }
 
 impl Wire {
     pub(super) async fn new(fate: Fate) -> Result<Wire, String> {
         // Building a client reads the certificates of the system.
         let built = tokio::task::spawn_blocking(client).await.map_err(|error| error.to_string())?;
-        Ok(Wire { client: built?, fate })
+        Ok(Wire { client: built?, bounds: Bounds { fate, rate: Arc::new(Mutex::new(Rate::new())) } })
+    }
+
+    /// Sends a request, unless the server has shown that it cannot be spoken to.
+    async fn send(
+        &self,
+        mut request: RequestBuilder,
+        session: Option<&str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<Response, Failure> {
+        if let Some(reason) = self.bounds.fate.reason() {
+            return Err(unexpected(reason.to_owned()));
+        }
+        if let Some(token) = token.filter(|_| !headers.contains_key(&reqwest::header::AUTHORIZATION)) {
+            request = request.bearer_auth(token);
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if let Some(session) = session {
+            request = request.header(HEADER_SESSION_ID, session);
+        }
+        request.header(ACCEPT, accepted()).send().await.map_err(failed)
     }
 }
 
@@ -73,6 +112,11 @@ fn client() -> Result<reqwest::Client, String> {
     builder.connect_timeout(CONNECT_TIME).build().map_err(|error| error.to_string())
 }
 
+/// A failure without the address, which may hold a key.
+fn failed(error: reqwest::Error) -> Failure {
+    Failure::Client(error.without_url())
+}
+
 fn accepted() -> String {
     format!("{JSON_MIME_TYPE}, {EVENT_STREAM_MIME_TYPE}")
 }
@@ -84,7 +128,7 @@ fn challenge(response: &Response) -> Option<String> {
 /// The body, if it is not longer than this.
 async fn body(mut response: Response, longest: usize) -> Result<Vec<u8>, Failure> {
     let mut whole = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
+    while let Some(chunk) = response.chunk().await.map_err(failed)? {
         if whole.len() + chunk.len() > longest {
             return Err(unexpected(format!("its answer has more than {} MB", longest.div_ceil(1 << 20))));
         }
@@ -102,22 +146,27 @@ fn is_of_type(response: &Response, kind: &str) -> bool {
     found.is_some_and(|found| found.as_bytes().to_ascii_lowercase().starts_with(kind.as_bytes()))
 }
 
-/// Events, none longer than this.
-fn events(response: Response, longest: usize, fate: Fate) -> BoxStream<'static, Result<Sse, SseError>> {
-    let start = (Some(response), Event { bytes: 0, is_line_empty: false });
+/// Events, none longer than this, and not too many of them.
+fn events(response: Response, longest: usize, bounds: Bounds) -> BoxStream<'static, Result<Sse, SseError>> {
+    let start = (Some(response), Event::default());
     let bytes = futures::stream::unfold(start, move |(response, mut event)| {
-        let fate = fate.clone();
+        let bounds = bounds.clone();
         async move {
             let mut response = response?;
-            match response.chunk().await {
-                Ok(Some(chunk)) if event.grow(&chunk) > longest => {
-                    let text = format!("it sent a message of more than {} MB", longest.div_ceil(1 << 20));
-                    fate.seal(text.clone());
+            let chunk = match response.chunk().await {
+                Ok(chunk) => chunk?,
+                Err(error) => return Some((Err(std::io::Error::other(error.without_url())), (None, event))),
+            };
+            let within = match event.grow(&chunk) > longest {
+                true => Err(format!("it sent a message of more than {} MB", longest.div_ceil(1 << 20))),
+                false => bounds.count(std::mem::take(&mut event.ended)),
+            };
+            match within {
+                Ok(()) => Some((Ok(chunk), (Some(response), event))),
+                Err(text) => {
+                    bounds.fate.seal(text.clone());
                     Some((Err(std::io::Error::other(text)), (None, event)))
                 }
-                Ok(Some(chunk)) => Some((Ok(chunk), (Some(response), event))),
-                Ok(None) => None,
-                Err(error) => Some((Err(std::io::Error::other(error.without_url())), (None, event))),
             }
         }
     });
@@ -125,9 +174,14 @@ fn events(response: Response, longest: usize, fate: Fate) -> BoxStream<'static, 
 }
 
 /// How long an event is so far. An empty line ends it.
+#[derive(Default)]
 struct Event {
     bytes: usize,
     is_line_empty: bool,
+    /// Whether the last byte ended a line, and a second one may belong to the same end.
+    was_return: bool,
+    /// How many ended so far.
+    ended: usize,
 }
 
 impl Event {
@@ -136,16 +190,46 @@ impl Event {
         let mut longest = 0;
         for byte in chunk {
             match byte {
-                b'\n' if self.is_line_empty => self.bytes = 0,
-                b'\n' => self.is_line_empty = true,
-                b'\r' => {}
+                b'\n' if self.was_return => {}
+                b'\n' | b'\r' if self.is_line_empty => {
+                    self.bytes = 0;
+                    self.ended += 1;
+                }
+                b'\n' | b'\r' => self.is_line_empty = true,
                 _ => self.is_line_empty = false,
             }
+            self.was_return = *byte == b'\r';
             self.bytes += 1;
             longest = longest.max(self.bytes);
         }
         longest
     }
+}
+
+/// Why somebody is not let in, where that is so.
+fn locked_out(response: &Response) -> Option<Failure> {
+    let challenge = challenge(response);
+    match response.status() {
+        StatusCode::UNAUTHORIZED => {
+            Some(Failure::AuthRequired(AuthRequiredError::new(challenge.unwrap_or_default())))
+        }
+        StatusCode::FORBIDDEN => {
+            let challenge = challenge?;
+            let scope = super::login::scope_of(&challenge);
+            Some(Failure::InsufficientScope(InsufficientScopeError::new(challenge, scope)))
+        }
+        _ => None,
+    }
+}
+
+fn status_error(response: &Response) -> Failure {
+    let pause = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    HttpStatusError::new(response.status().as_u16(), pause.map(str::to_owned)).into()
+}
+
+fn wrong_type(response: &Response) -> Failure {
+    let kind = response.headers().get(CONTENT_TYPE);
+    Failure::UnexpectedContentType(kind.map(|kind| short(&String::from_utf8_lossy(kind.as_bytes()))))
 }
 
 /// What an answer that is no success means.
@@ -155,24 +239,15 @@ async fn refused(
     had_session: bool,
 ) -> Result<StreamableHttpPostResponse, Failure> {
     let status = response.status();
-    let challenge = challenge(&response);
-    match status {
-        StatusCode::UNAUTHORIZED => {
-            return Err(Failure::AuthRequired(AuthRequiredError::new(challenge.unwrap_or_default())));
-        }
-        StatusCode::FORBIDDEN if challenge.is_some() => {
-            let challenge = challenge.unwrap_or_default();
-            let scope = super::login::scope_of(&challenge);
-            return Err(Failure::InsufficientScope(InsufficientScopeError::new(challenge, scope)));
-        }
-        StatusCode::NOT_FOUND if had_session => return Err(Failure::SessionExpired),
-        _ => {}
+    if let Some(failure) = locked_out(&response) {
+        return Err(failure);
+    }
+    if status == StatusCode::NOT_FOUND && had_session {
+        return Err(Failure::SessionExpired);
     }
     let is_json = is_of_type(&response, JSON_MIME_TYPE);
     if status == StatusCode::TOO_MANY_REQUESTS || (status.is_server_error() && !is_json) {
-        let pause =
-            response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        return Err(HttpStatusError::new(status.as_u16(), pause).into());
+        return Err(status_error(&response));
     }
     let body = body(response, LONGEST_ERROR).await?;
     let error = match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
@@ -207,7 +282,7 @@ async fn taken(
     response: Response,
     message: &ClientJsonRpcMessage,
     longest: usize,
-    fate: &Fate,
+    bounds: &Bounds,
 ) -> Result<StreamableHttpPostResponse, Failure> {
     let awaits_answer = matches!(message, ClientJsonRpcMessage::Request(_));
     let is_empty = response.content_length() == Some(0) && !awaits_answer;
@@ -217,12 +292,10 @@ async fn taken(
     let session = response.headers().get(HEADER_SESSION_ID).and_then(|value| value.to_str().ok());
     let session = session.map(str::to_owned);
     if is_of_type(&response, EVENT_STREAM_MIME_TYPE) {
-        return Ok(StreamableHttpPostResponse::Sse(events(response, longest, fate.clone()), session));
+        return Ok(StreamableHttpPostResponse::Sse(events(response, longest, bounds.clone()), session));
     }
     if !is_of_type(&response, JSON_MIME_TYPE) {
-        let kind = response.headers().get(CONTENT_TYPE);
-        let kind = kind.map(|kind| short(&String::from_utf8_lossy(kind.as_bytes())));
-        return Err(Failure::UnexpectedContentType(kind));
+        return Err(wrong_type(&response));
     }
     let body = body(response, longest).await?;
     match serde_json::from_slice(&body) {
@@ -255,20 +328,11 @@ impl StreamableHttpClient for Wire {
         headers: Headers,
         longest: usize,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        let mut request: RequestBuilder = self.client.post(uri.as_ref()).header(ACCEPT, accepted());
-        if let Some(token) = token.filter(|_| !headers.contains_key(&reqwest::header::AUTHORIZATION)) {
-            request = request.bearer_auth(token);
-        }
-        for (name, value) in headers {
-            request = request.header(name, value);
-        }
-        if let Some(session) = &session {
-            request = request.header(HEADER_SESSION_ID, session.as_ref());
-        }
         let body = serde_json::to_vec(&message)?;
-        let response = request.header(CONTENT_TYPE, JSON_MIME_TYPE).body(body).send().await?;
+        let request = self.client.post(uri.as_ref()).header(CONTENT_TYPE, JSON_MIME_TYPE).body(body);
+        let response = self.send(request, session.as_deref(), token, headers).await?;
         match response.status().is_success() {
-            true => taken(response, &message, longest, &self.fate).await,
+            true => taken(response, &message, longest, &self.bounds).await,
             false => refused(response, &message, session.is_some()).await,
         }
     }
@@ -280,7 +344,11 @@ impl StreamableHttpClient for Wire {
         token: Option<String>,
         headers: Headers,
     ) -> Result<(), Failure> {
-        StreamableHttpClient::delete_session(&self.client, uri, session, token, headers).await
+        let deleted = StreamableHttpClient::delete_session(&self.client, uri, session, token, headers).await;
+        deleted.map_err(|failure| match failure {
+            Failure::Client(error) => failed(error),
+            other => other,
+        })
     }
 
     async fn get_stream(
@@ -303,8 +371,20 @@ impl StreamableHttpClient for Wire {
         headers: Headers,
         longest: usize,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
-        let client = &self.client;
-        client.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, longest).await
+        let mut request = self.client.get(uri.as_ref());
+        if let Some(last) = last_event {
+            request = request.header(HEADER_LAST_EVENT_ID, last);
+        }
+        let response = self.send(request, session.as_deref(), token, headers).await?;
+        if let Some(failure) = locked_out(&response) {
+            return Err(failure);
+        }
+        match response.status() {
+            StatusCode::METHOD_NOT_ALLOWED => Err(Failure::ServerDoesNotSupportSse),
+            status if !status.is_success() => Err(status_error(&response)),
+            _ if !is_of_type(&response, EVENT_STREAM_MIME_TYPE) => Err(wrong_type(&response)),
+            _ => Ok(events(response, longest, self.bounds.clone())),
+        }
     }
 }
 
@@ -314,10 +394,13 @@ mod tests {
 
     #[test]
     fn an_event_ends_with_an_empty_line() {
-        let mut event = Event { bytes: 0, is_line_empty: false };
+        let mut event = Event::default();
         assert_eq!(event.grow(b"data: abc"), 9);
         assert_eq!(event.grow(b"\n\ndata: x"), 10);
-        assert_eq!(event.grow(b"\r\n\r\n"), 11);
-        assert_eq!(event.grow(b"12"), 3);
+        assert_eq!(event.grow(b"\r\n\r\n"), 10);
+        assert_eq!(event.grow(b"12"), 4);
+        assert_eq!(event.ended, 2);
+        event.grow(b"\r\r3\r\n\n");
+        assert_eq!(event.ended, 4);
     }
 }

@@ -115,7 +115,8 @@ impl Driver {
                 let (what, why) = match &change {
                     Some(change) => {
                         self.shown.insert(call, change.id);
-                        (json!({ "changed": change.what, "call": arguments() }), CHANGED.to_owned())
+                        // What is called comes first: what changed is long, and a stranger wrote it.
+                        (json!({ "call": arguments(), "changed": change.what() }), CHANGED.to_owned())
                     }
                     None => (arguments(), why(rule.as_ref())),
                 };

@@ -73,7 +73,7 @@ impl Fixture {
                 "capabilities": { "tools": { "listChanged": true }, "resources": {}, "prompts": {} },
                 "serverInfo": { "name": "fixture", "version": "1" },
             })),
-            "server/discover" if manners() == "modern" => self.answer(
+            "server/discover" if manners().starts_with("modern") => self.answer(
                 &id,
                 json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private",
                     "capabilities": { "tools": { "listChanged": true } } }),
@@ -107,6 +107,9 @@ impl Fixture {
     }
 
     fn list(&mut self, id: &Value, cursor: Option<&str>) {
+        if manners() == "slow" && self.version > 1 && cursor.is_none() {
+            std::thread::sleep(Duration::from_millis(2500));
+        }
         let tool = |name: &str| {
             json!({ "name": name, "description": format!("{name}, version {}", self.version),
             "inputSchema": { "type": "object", "properties": { "text": { "type": "string" } } } })
@@ -191,7 +194,10 @@ impl Fixture {
             },
             "change" => {
                 self.version += 1;
-                self.tell_listener("notifications/tools/list_changed", json!({}));
+                match self.listener.take_if(|_| manners() == "modern, hangs up") {
+                    Some(listener) => self.answer(&listener, json!({ "resultType": "complete" })),
+                    None => self.tell_listener("notifications/tools/list_changed", json!({})),
+                }
                 self.answer(id, text("changed"));
             }
             "pids" => {

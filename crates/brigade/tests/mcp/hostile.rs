@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use brigade::mcp::Servers;
+use serde_json::json;
 
 use super::world::{World, gone, names, tool, until};
 
@@ -74,11 +75,8 @@ async fn a_server_that_comes_back_with_other_tools_is_not_believed() {
     assert!(text.contains("has changed since it was approved, so it was not called"), "{text}");
     let echo = tool(&servers, "mcp__s__echo");
     let change = echo.change().unwrap();
-    assert!(
-        change.what.contains("-description: echo, version 1\n+description: echo, version 2"),
-        "{}",
-        change.what
-    );
+    let what = change.what();
+    assert!(what.contains("-description: echo, version 1\n+description: echo, version 2"), "{what}");
     echo.accept(&change);
     assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
 }
@@ -129,6 +127,40 @@ async fn a_tool_that_changes_after_approval_is_refused() {
         // This one has no description that could change.
         assert_eq!(world.ok(&servers, "mcp__s__look").await, "{\"tool\":\"look\"}");
     }
+}
+
+#[tokio::test]
+async fn a_change_that_takes_long_to_list_is_not_forgotten() {
+    let world = World::new();
+    let mut slow = world.server("s", "slow");
+    slow.call_time = Duration::from_secs(60);
+    let servers = Servers::start(vec![slow]).await;
+    assert_eq!(world.ok(&servers, "mcp__s__change").await, "changed");
+    let output = world.call(&servers, "mcp__s__echo", json!({ "text": "hi" })).await;
+    assert!(output.text.as_str().contains("has changed since it was approved"), "{}", output.text);
+}
+
+#[tokio::test]
+async fn an_answer_counts_although_it_takes_long_to_list_what_changed() {
+    let world = World::new();
+    let mut slow = world.server("s", "slow");
+    slow.call_time = Duration::from_millis(1500);
+    let servers = Servers::start(vec![slow]).await;
+    assert_eq!(world.ok(&servers, "mcp__s__change").await, "changed");
+    // What it is now is not known in time, so it is not called.
+    let text = world.error(&servers, "mcp__s__echo").await;
+    assert!(text.contains("no answer within 1500 ms"), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_telling_of_changes_is_asked() {
+    let world = World::new();
+    let servers = world.start("modern, hangs up").await;
+    let listens = |times| world.notes().matches("listens").count() >= times;
+    until("changes are heard of", || listens(1)).await;
+    assert_eq!(world.ok(&servers, "mcp__s__change").await, "changed");
+    until("the change is known", || tool(&servers, "mcp__s__echo").change().is_some()).await;
+    until("changes are heard of again", || listens(2)).await;
 }
 
 #[tokio::test]

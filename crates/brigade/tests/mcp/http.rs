@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::world::{World, names, tool};
+use super::world::{World, names, tool, until};
 
 /// A server on this machine, and the headers of all requests that it got.
 struct Server {
@@ -166,8 +166,51 @@ async fn a_reply_of_ten_megabytes_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
+async fn a_flood_is_not_read_to_its_end() {
+    let flood = || {
+        let news = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+        let head = "200 OK\r\nContent-Type: text/event-stream\r\nMcp-Session-Id: one";
+        (head.to_owned(), format!("data: {news}\n\n").repeat(20_000))
+    };
+    let server = Server::start(move |message| match message["params"]["arguments"]["text"].as_str() {
+        Some("hi") => flood(),
+        _ => old(message),
+    })
+    .await;
+    let world = World::new();
+    let servers = Servers::start(vec![definition(&server.address)]).await;
+    let text = world.error(&servers, "mcp__s__echo").await;
+    assert!(text.contains("it sent more than 2000 messages within a second"), "{text}");
+    // What comes without being asked for counts as well.
+    let server = Server::start(move |message| match message.is_null() {
+        true => flood(),
+        false => old(message),
+    })
+    .await;
+    let _servers = Servers::start(vec![definition(&server.address)]).await;
+    let gets = || server.heard().iter().filter(|head| head.starts_with("GET")).count();
+    until("it is listened to", || gets() > 0).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(gets(), 1, "nobody listens to it again");
+}
+
+#[tokio::test]
 async fn an_address_with_a_key_is_not_shown() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let what = problem(&format!("http://{free}/mcp?key=sesame-7")).await;
-    assert!(what.contains("it cannot be reached") && !what.contains("sesame"), "{what}");
+    for written in [format!("http://{free}/mcp?key=sesame-7"), format!("HTTP://{free}?key=sesame-7")] {
+        let what = problem(&written).await;
+        assert!(what.contains("it cannot be reached") && !what.contains("sesame"), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_with_a_key_is_not_shown_when_a_call_is_lost() {
+    let server = Server::start(old).await;
+    let written = server.address.replace("/mcp", "?key=sesame-7");
+    let world = World::new();
+    let servers = Servers::start(vec![definition(&written)]).await;
+    assert_eq!(servers.problems(), []);
+    drop(server);
+    let text = world.error(&servers, "mcp__s__echo").await;
+    assert!(text.contains("did not come through") && !text.contains("sesame"), "{text}");
 }

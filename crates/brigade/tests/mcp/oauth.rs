@@ -114,6 +114,20 @@ async fn an_answer_to_another_question_is_no_login() {
 }
 
 #[tokio::test]
+async fn a_browser_that_says_nothing_keeps_nobody_waiting() {
+    let (world, authority) = (World::new(), Authority::start(Manners::Good));
+    let attempt = Attempt::begin(&address(&world, &authority)).await.unwrap();
+    let (url, place) = (attempt.url().to_owned(), parameter(attempt.url(), "redirect_uri").unwrap());
+    let host = place.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+    let silent = std::net::TcpStream::connect(host).unwrap();
+    let browser = tokio::task::spawn_blocking(move || browse(&url));
+    // The silent one would be given up after ten seconds.
+    tokio::time::timeout(Duration::from_secs(8), attempt.finish()).await.unwrap().unwrap();
+    drop(silent);
+    assert!(browser.await.unwrap().contains("You are logged in"));
+}
+
+#[tokio::test]
 async fn a_client_that_is_not_known_there_is_said_to_be_needed() {
     let (world, authority) = (World::new(), Authority::start(Manners::KnowsNobody));
     let mut address = address(&world, &authority);

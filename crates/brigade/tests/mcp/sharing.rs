@@ -115,6 +115,8 @@ async fn a_tool_that_changed_is_asked_about_with_what_changed() {
     let [question] = &questions[..] else { panic!("{questions:?}") };
     assert_eq!(question.why, "its definition has changed since it was approved");
     assert_eq!(question.always, None);
+    // What is called is seen first, however long the rest is.
+    assert!(question.arguments().starts_with(r#"{"call":"#), "{}", question.arguments());
     let shown: serde_json::Value = serde_json::from_str(question.arguments()).unwrap();
     assert_eq!(shown["call"], serde_json::json!({ "text": "deep" }));
     let changed = shown["changed"].as_str().unwrap();

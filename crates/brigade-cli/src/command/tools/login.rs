@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brigade::mcp::START_TIME;
 use brigade::mcp::login::{Attempt, LoginError, logout as forget};
 
 use crate::engine;
@@ -19,7 +20,9 @@ pub(super) fn login(settings: &Settings, server: &str) -> Result<Exit, Failure> 
     let shown = safe::line(server);
     let failed = |error: LoginError| Failure::failed(safe::line(&format!("no login to {server}: {error}")));
     engine::one_thread()?.block_on(async {
-        let attempt = Attempt::begin(&address).await.map_err(failed)?;
+        let begun = tokio::time::timeout(START_TIME, Attempt::begin(&address)).await;
+        let late = || format!("{shown} did not answer within {} seconds", START_TIME.as_secs());
+        let attempt = begun.map_err(|_| Failure::failed(late()))?.map_err(failed)?;
         output::note(&format!("Open this address in a browser to log in to {shown}:"));
         output::note("");
         output::note(&format!("  {}", safe::line(attempt.url())));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
@@ -10,6 +12,8 @@ use super::LoginError;
 
 /// Where it comes back to.
 pub(super) const PATH: &str = "/callback";
+/// The most connections at a time.
+const MOST: usize = 32;
 /// The longest request of a browser.
 const LONGEST: usize = 16 << 10;
 /// How long a browser may take to send it.
@@ -30,10 +34,20 @@ pub(super) async fn take(
     state: &str,
     done: impl AsyncFn(Answer) -> Result<(), LoginError>,
 ) -> Result<(), LoginError> {
+    // A browser opens connections that it may use later; nobody waits for those.
+    let mut asking = FuturesUnordered::new();
     loop {
-        let accepted = listener.accept().await;
-        let (mut stream, _) = accepted.map_err(|error| format!("nobody can be waited for: {error}"))?;
-        let Ok(Some(target)) = tokio::time::timeout(READ_TIME, target(&mut stream)).await else { continue };
+        let (mut stream, target) = tokio::select! {
+            accepted = listener.accept(), if asking.len() < MOST => {
+                let (stream, _) = accepted.map_err(|error| format!("nobody can be waited for: {error}"))?;
+                asking.push(asked(stream));
+                continue;
+            }
+            Some(asked) = asking.next() => match asked {
+                (stream, Some(target)) => (stream, target),
+                (_, None) => continue,
+            },
+        };
         let Some(answer) = answer(&target, state) else {
             say(&mut stream, "404 Not Found", "This is not the login that was begun.").await;
             continue;
@@ -46,6 +60,12 @@ pub(super) async fn take(
         say(&mut stream, "200 OK", words).await;
         return outcome;
     }
+}
+
+/// What somebody asks for, if they do in time.
+async fn asked(mut stream: TcpStream) -> (TcpStream, Option<String>) {
+    let target = tokio::time::timeout(READ_TIME, target(&mut stream)).await;
+    (stream, target.ok().flatten())
 }
 
 /// What a browser asks for.

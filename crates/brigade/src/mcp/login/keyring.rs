@@ -1,12 +1,21 @@
 //! A login in a file that nobody else can read.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use rmcp::transport::auth::{AuthError, CredentialRefreshGuard, CredentialStore, StoredCredentials};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+/// How long somebody else may hold the login. Renewing it asks a server.
+const LOCK_TIME: Duration = Duration::from_secs(30);
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// A login in a file.
 #[derive(Clone)]
@@ -47,6 +56,13 @@ impl Keyring {
 
     /// Writes down which rights are missing, or that none are.
     pub(super) async fn want(&self, scope: Option<&str>) -> Result<(), String> {
+        // Somebody who renews the login meanwhile would lose what they got.
+        let lock = self.lock().await?;
+        self.want_locked(scope, &lock).await
+    }
+
+    /// The same for somebody who holds the lock.
+    pub(super) async fn want_locked(&self, scope: Option<&str>, _lock: &File) -> Result<(), String> {
         let kept = self.read().await?;
         if kept.wanted.as_deref() == scope {
             return Ok(());
@@ -54,28 +70,59 @@ impl Keyring {
         self.write(Kept { wanted: scope.map(str::to_owned), ..kept }).await
     }
 
-    /// Forgets the login; whether there was one.
+    /// Forgets the login; whether there was one. The lock stays: somebody may hold it.
     pub(super) async fn forget(&self) -> Result<bool, String> {
-        self.blocking(|file| {
-            let _ = std::fs::remove_file(beside(file, "lock"));
-            match std::fs::remove_file(file) {
-                Ok(()) => Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(error) => Err(error),
-            }
+        if !self.blocking(Path::try_exists).await? {
+            return Ok(false);
+        }
+        let _lock = self.lock().await?;
+        self.blocking(|file| match std::fs::remove_file(file) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
         })
         .await
+    }
+
+    /// Keeps everybody else from writing, in this process and in others, until it is dropped. It does not wait for ever.
+    pub(super) async fn lock(&self) -> Result<File, String> {
+        let open = |file: &Path| {
+            folder(file)?;
+            private().open(beside(file, "lock"))
+        };
+        let lock = self.blocking(open).await?;
+        let begun = Instant::now();
+        loop {
+            match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(lock),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if begun.elapsed() < LOCK_TIME => {
+                    tokio::time::sleep(LOCK_PAUSE).await;
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(self.unusable(&"another process has not let go of it for a long time"));
+                }
+                Err(error) => return Err(self.unusable(&io::Error::from(error))),
+            }
+        }
+    }
+
+    fn unusable(&self, why: &dyn std::fmt::Display) -> String {
+        format!("the login in {} cannot be used: {why}", self.file.display())
     }
 
     async fn write(&self, kept: Kept) -> Result<(), String> {
         self.blocking(move |file| {
             folder(file)?;
             let text = serde_json::to_vec(&kept)?;
-            let new = beside(file, "new");
-            let mut written = private().truncate(true).open(&new)?;
-            written.write_all(&text)?;
-            written.sync_all()?;
-            std::fs::rename(new, file)
+            let mut random = [0; 8];
+            getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+            // Nobody else writes into the same one.
+            let new = beside(file, &format!("{:016x}.new", u64::from_le_bytes(random)));
+            let placed = place(&text, &new, file);
+            if placed.is_err() {
+                let _ = std::fs::remove_file(new);
+            }
+            placed
         })
         .await
     }
@@ -85,13 +132,19 @@ impl Keyring {
         work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
     ) -> Result<T, String> {
         let file = self.file.clone();
-        let shown = file.display().to_string();
-        let words = |why: &dyn std::fmt::Display| format!("the login in {shown} cannot be used: {why}");
         match tokio::task::spawn_blocking(move || work(&file)).await {
-            Ok(done) => done.map_err(|error| words(&error)),
-            Err(error) => Err(words(&error)),
+            Ok(done) => done.map_err(|error| self.unusable(&error)),
+            Err(error) => Err(self.unusable(&error)),
         }
     }
+}
+
+/// Puts a new file in the place of another.
+fn place(text: &[u8], new: &Path, file: &Path) -> io::Result<()> {
+    let mut written = private().create_new(true).open(new)?;
+    written.write_all(text)?;
+    written.sync_all()?;
+    std::fs::rename(new, file)
 }
 
 fn private() -> std::fs::OpenOptions {
@@ -156,13 +209,8 @@ impl CredentialStore for Keyring {
         Self: 'b,
     {
         Box::pin(async {
-            let locked = self.blocking(|file| {
-                folder(file)?;
-                let lock = private().open(beside(file, "lock"))?;
-                rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)?;
-                Ok(lock)
-            });
-            Ok(Some(CredentialRefreshGuard::new(locked.await.map_err(store_error)?)))
+            let lock = self.lock().await.map_err(store_error)?;
+            Ok(Some(CredentialRefreshGuard::new(lock)))
         })
     }
 }
@@ -191,5 +239,29 @@ mod tests {
         assert!(keyring.forget().await.unwrap());
         assert!(!keyring.forget().await.unwrap());
         assert!(keyring.load().await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_is_written_down_once_nobody_renews_the_login() {
+        let folder = tempfile::tempdir().unwrap();
+        let keyring = Keyring::at(folder.path().join("one.json"));
+        let credentials = |id: &str| StoredCredentials::new(id.to_owned(), None, Vec::new(), None);
+        keyring.save(credentials("old")).await.unwrap();
+        let renewing = keyring.acquire_refresh_guard().await.unwrap();
+        let renew = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            keyring.save(credentials("new")).await.unwrap();
+            assert_eq!(keyring.read().await.unwrap().wanted, None);
+            drop(renewing);
+        };
+        let (wanted, ()) = tokio::join!(keyring.want(Some("more")), renew);
+        wanted.unwrap();
+        let kept = keyring.read().await.unwrap();
+        assert_eq!(kept.credentials.unwrap().client_id, "new");
+        assert_eq!(kept.wanted.as_deref(), Some("more"));
+        keyring.forget().await.unwrap();
+        let left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(left, ["one.json.lock"]);
     }
 }
