@@ -9,6 +9,7 @@ mod clock;
 pub mod http;
 mod progress;
 mod questions;
+mod reach;
 mod report;
 mod server;
 mod sessions;

@@ -36,14 +36,14 @@ impl Notes {
 
     /// Takes note of what happens.
     pub(crate) fn take(&mut self, live: &Live) {
+        if let Live::Fact(record) = live {
+            self.tree.apply(record);
+        }
         if self.client.is_none() {
             return;
         }
         let (session, waits) = match live {
-            Live::Fact(record) => {
-                self.tree.apply(record);
-                (&record.session, None)
-            }
+            Live::Fact(record) => (&record.session, None),
             Live::Waiting { session, why } => (session, Some(why)),
             Live::Delta { .. } | Live::Discarded { .. } => return,
         };
@@ -56,6 +56,11 @@ impl Notes {
             };
             self.pending = Some(text::line(&words, LONGEST));
         }
+    }
+
+    /// The tree, as far as it has come.
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
     }
 
     /// When the next note may be sent, if there is one.

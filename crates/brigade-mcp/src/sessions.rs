@@ -6,6 +6,7 @@ use brigade_core::view::Tree;
 use brigade_core::{Agent, CallId, Event, Outcome, Record, SessionId, Spent, ToolOutput};
 
 use crate::call::Calls;
+use crate::reach::Reach;
 use crate::server::AGENT;
 use crate::text;
 
@@ -41,14 +42,21 @@ pub(crate) enum LookError {
     Store(#[from] StoreError),
 }
 
-/// Looks a session up by its id.
-pub(crate) async fn find(runtime: &Runtime, calls: &Calls, id: &str) -> Result<Found, LookError> {
+/// Looks a session up by its id. One beyond the caller's reach is as unknown as one that never was.
+pub(crate) async fn find(
+    runtime: &Runtime,
+    calls: &Calls,
+    reach: &Reach,
+    id: &str,
+) -> Result<Found, LookError> {
     let unknown = || LookError::Unknown(text::line(id, 80));
     let session: SessionId = id.trim().parse().map_err(|_| unknown())?;
     let root = session.root_id();
     let store = runtime.store();
     let records = store.tail(&root, 0, usize::MAX).await?;
-    if !is_ours(runtime, &root, &records).await? || !records.iter().any(|record| record.session == session) {
+    let first = records.iter().find(|record| record.session == root).map(|record| &record.event);
+    let Some(first) = first.filter(|first| reach.covers(first)) else { return Err(unknown()) };
+    if !is_ours(runtime, first).await? || !records.iter().any(|record| record.session == session) {
         return Err(unknown());
     }
     let ended = records.iter().rev().find(|record| record.session == root).map(|record| &record.event);
@@ -66,15 +74,22 @@ pub(crate) async fn find(runtime: &Runtime, calls: &Calls, id: &str) -> Result<F
     Ok(Found { session, root, tree, records, life })
 }
 
-/// The newest sessions at the top that were started through a server, at most `limit`.
-pub(crate) async fn newest(runtime: &Runtime, calls: &Calls, limit: usize) -> Result<Vec<Found>, LookError> {
+/// The newest sessions at the top that were started through a server and are within reach, at most `limit`.
+pub(crate) async fn newest(
+    runtime: &Runtime,
+    calls: &Calls,
+    reach: &Reach,
+    limit: usize,
+) -> Result<Vec<Found>, LookError> {
     let mut found = Vec::new();
     for summary in runtime.store().roots().await? {
         if found.len() >= limit {
             break;
         }
-        let is_candidate = summary.first.as_ref().is_ok_and(|record| is_named(&record.event));
-        if is_candidate && let Ok(session) = find(runtime, calls, summary.root.as_str()).await {
+        let is_candidate = |record: &Record| is_named(&record.event) && reach.covers(&record.event);
+        if summary.first.as_ref().is_ok_and(is_candidate)
+            && let Ok(session) = find(runtime, calls, reach, summary.root.as_str()).await
+        {
             found.push(session);
         }
     }
@@ -86,11 +101,8 @@ fn is_named(event: &Event) -> bool {
 }
 
 /// Whether a tree was started through a server: an agent of the same name that thinks is somebody else.
-async fn is_ours(runtime: &Runtime, root: &SessionId, records: &[Record]) -> Result<bool, StoreError> {
-    let first = records.iter().find(|record| record.session == *root);
-    let Some(Event::Started { agent, .. }) =
-        first.map(|record| &record.event).filter(|event| is_named(event))
-    else {
+async fn is_ours(runtime: &Runtime, first: &Event) -> Result<bool, StoreError> {
+    let Some(Event::Started { agent, .. }) = Some(first).filter(|event| is_named(event)) else {
         return Ok(false);
     };
     let body = runtime.store().blob(*agent).await?;

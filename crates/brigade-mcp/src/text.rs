@@ -4,13 +4,38 @@ use brigade_core::text::cut;
 
 /// One line without control characters, of at most `limit` bytes.
 pub(crate) fn line(text: &str, limit: usize) -> String {
+    cut(&in_one_line(text.chars().take(limit)), limit).to_owned()
+}
+
+/// The same, and how many bytes are left over: what a person permits must not go on where nobody sees it.
+pub(crate) fn line_and_rest(text: &str, limit: usize) -> (String, usize) {
+    let line = in_one_line(text.chars());
+    let shown = cut(&line, limit).to_owned();
+    let rest = line.len() - shown.len();
+    (shown, rest)
+}
+
+fn in_one_line(text: impl Iterator<Item = char>) -> String {
     let plain = |c: char| match c {
         c if c.is_control() => ' ',
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => ' ',
         '\u{e0000}'..='\u{e0fff}' => ' ',
         c => c,
     };
-    let line: String = text.chars().take(limit).map(plain).collect();
-    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
-    cut(&line, limit).to_owned()
+    let line: String = text.map(plain).collect();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_over_is_counted_wherever_it_hides() {
+        assert_eq!(line_and_rest("a\u{202e}b\n c", 10), ("a b c".to_owned(), 0));
+        assert_eq!(line_and_rest("0123456789ab", 10), ("0123456789".to_owned(), 2));
+        let padded = format!("ls{}; rm", " ".repeat(1000));
+        assert_eq!(line_and_rest(&padded, 10), ("ls ; rm".to_owned(), 0));
+        assert_eq!(line(&padded, 10), "ls");
+    }
 }

@@ -350,10 +350,15 @@ impl Runtime {
 
     /// Says something to a session, whoever runs it. After its end it asks for a next round.
     pub async fn tell(&self, session: &SessionId, text: &str) -> Result<(), RunError> {
+        self.tell_as(Speaker::Person, session, text).await
+    }
+
+    /// The same for whoever is no person: what an agent says must not be heard as a person's words.
+    pub async fn tell_as(&self, from: Speaker, session: &SessionId, text: &str) -> Result<(), RunError> {
         if text.trim().is_empty() {
             return Err(RunError::EmptyTask);
         }
-        self.outside_word(session, Event::Heard { from: Speaker::Person, text: text.into() }).await
+        self.outside_word(session, Event::Heard { from, text: text.into() }).await
     }
 
     /// Asks a session to stop, whoever runs it.

@@ -7,6 +7,7 @@ use rmcp::model::CallToolResult;
 use super::arguments::Arguments;
 use super::{Server, Unbegun, specs};
 use crate::call::BY;
+use crate::reach::Reach;
 use crate::report;
 use crate::sessions::{self, Found, Life};
 
@@ -19,26 +20,28 @@ impl Server {
         &self,
         name: &str,
         arguments: &Arguments,
+        reach: &Reach,
     ) -> Result<CallToolResult, Unbegun> {
         match name {
-            specs::STATUS => self.status(arguments).await,
-            specs::TELL => self.tell(arguments).await,
-            specs::STOP => self.stop(arguments).await,
-            _ => self.read_result(arguments).await,
+            specs::STATUS => self.status(arguments, reach).await,
+            specs::TELL => self.tell(arguments, reach).await,
+            specs::STOP => self.stop(arguments, reach).await,
+            _ => self.read_result(arguments, reach).await,
         }
     }
 
-    async fn status(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
+    async fn status(&self, arguments: &Arguments, reach: &Reach) -> Result<CallToolResult, Unbegun> {
         if let Some(id) = arguments.optional_text("session_id")? {
-            return Ok(report::status(&self.find(id).await?));
+            return Ok(report::status(&self.find(id, reach).await?));
         }
-        let newest = sessions::newest(&self.inner.runtimes.alone, &self.inner.calls, MOST_LISTED).await?;
+        let newest =
+            sessions::newest(&self.inner.runtimes.alone, &self.inner.calls, reach, MOST_LISTED).await?;
         Ok(report::list(&newest))
     }
 
-    async fn tell(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
+    async fn tell(&self, arguments: &Arguments, reach: &Reach) -> Result<CallToolResult, Unbegun> {
         let (id, words) = (arguments.text("session_id")?, arguments.text("text")?);
-        let found = self.find(id).await?;
+        let found = self.find(id, reach).await?;
         self.must_run(&found)?;
         let mut listeners = found.listeners();
         listeners.retain(|session| !found.is_over(session));
@@ -48,7 +51,7 @@ impl Server {
                 found.session
             ))),
             [session] => {
-                self.inner.runtimes.alone.tell(session, words).await.map_err(unsaid)?;
+                self.inner.runtimes.alone.tell_as(reach.speaker(), session, words).await.map_err(unsaid)?;
                 Ok(report::done(format!("Told {session}. It hears this at its next step.")))
             }
             several => {
@@ -58,8 +61,8 @@ impl Server {
         }
     }
 
-    async fn stop(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
-        let found = self.find(arguments.text("session_id")?).await?;
+    async fn stop(&self, arguments: &Arguments, reach: &Reach) -> Result<CallToolResult, Unbegun> {
+        let found = self.find(arguments.text("session_id")?, reach).await?;
         if found.life == Life::Over || found.is_over(&found.session) {
             return Ok(report::done(format!("{} has ended already.", found.session)));
         }
@@ -70,7 +73,7 @@ impl Server {
         }))
     }
 
-    async fn read_result(&self, arguments: &Arguments) -> Result<CallToolResult, Unbegun> {
+    async fn read_result(&self, arguments: &Arguments, reach: &Reach) -> Result<CallToolResult, Unbegun> {
         let id = match arguments.optional_text("session_id")? {
             Some(id) => id,
             // What a result that was cut calls it.
@@ -79,7 +82,7 @@ impl Server {
                 .map_err(|_| Unbegun::Told("Missing 'session_id' argument".to_owned()))?,
         };
         let (offset, limit) = (arguments.number("offset")?, arguments.number("limit")?);
-        let found = self.find(id).await?;
+        let found = self.find(id, reach).await?;
         let (text, is_error) = match (found.session == found.root, found.output(), found.outcome()) {
             (true, Some(output), _) => (output.text.as_str(), output.is_error()),
             (false, _, Some(outcome)) => (outcome.text.as_str(), false),

@@ -4,7 +4,7 @@ use brigade::Settings;
 use brigade::core::permission::Mode;
 use serde_json::json;
 
-use crate::support::{Client, Stage, delegate, words};
+use crate::support::{Client, Stage, delegate, session, words};
 
 const WRITES: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\n\
                       arguments = { path = 'a.txt', content = 'new' }\n[[reply]]\ntext = '{results}'\n";
@@ -34,5 +34,8 @@ async fn the_person_behind_the_client_answers() {
         assert_eq!(words(&result).contains("not there"), !is_written, "{}", words(&result));
         let asked = person.asked.lock().unwrap().clone();
         assert!(asked.len() == 1 && asked[0].contains("a.txt"), "{asked:?}");
+        // Whoever answers knows whom: the agent, and where to look at it.
+        let who = format!("The agent 'Child' (session {}.1-0)", session(&result));
+        assert!(asked[0].contains(&who), "{asked:?}");
     }
 }

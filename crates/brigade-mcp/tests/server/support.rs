@@ -1,6 +1,7 @@
 //! A server over a store in memory, a scripted model, and clients for it.
 
-use std::sync::{Arc, Mutex};
+use std::io::Write;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use brigade::core::{Event, SessionId, Status};
@@ -10,11 +11,13 @@ use brigade::{Models, Settings, Store, Workspace};
 use brigade_mcp::{Server, stdio};
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequestParams,
-    ElicitResult, ElicitationAction, ErrorData, Implementation, ProgressNotificationParam,
+    ElicitResult, ElicitationAction, ErrorData, Implementation, MetaObject, ProgressNotificationParam,
+    ProtocolVersion, RequestMetaObject,
 };
-use rmcp::service::{NotificationContext, RequestContext, RunningService};
-use rmcp::{ClientHandler, RoleClient, ServiceExt};
+use rmcp::service::{ClientLifecycleMode, NotificationContext, RequestContext, RunningService};
+use rmcp::{ClientHandler, ClientServiceExt, RoleClient, ServiceExt};
 use serde_json::Value;
+use tokio::io::DuplexStream;
 
 /// Everything has to happen within this.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -28,6 +31,25 @@ pub(crate) struct Stage {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) server: Server,
+    _watchdog: Watchdog,
+}
+
+/// Ends the tests where one hangs: what nobody answers would be waited for without end.
+pub(crate) struct Watchdog(#[expect(dead_code, reason = "dropping it is what is heard")] mpsc::Sender<()>);
+
+impl Watchdog {
+    pub(crate) fn new() -> Watchdog {
+        let (alive, ended) = mpsc::channel();
+        let test = std::thread::current().name().unwrap_or("a test").to_owned();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(3 * LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                // A panic here would be heard by nobody, and the print is not caught as that of a test is.
+                let _ = writeln!(std::io::stderr(), "{test} hangs");
+                std::process::exit(101);
+            }
+        });
+        Watchdog(alive)
+    }
 }
 
 impl Stage {
@@ -41,15 +63,30 @@ impl Stage {
         tweak(&mut settings);
         let models = Models::default().with("script", Script::parse(script).unwrap());
         let server = Server::new(store.clone(), settings, models, None).unwrap();
-        Stage { store, folder, server }
+        Stage::over(store, folder, server)
     }
 
-    /// A client over a pipe.
+    pub(crate) fn over(store: Arc<MemoryStore>, folder: tempfile::TempDir, server: Server) -> Stage {
+        Stage { store, folder, server, _watchdog: Watchdog::new() }
+    }
+
+    /// A client over a pipe, in a session of the protocol.
     pub(crate) async fn client(&self, client: Client) -> RunningService<RoleClient, Client> {
+        client.serve(self.pipe()).await.unwrap()
+    }
+
+    /// A client over a pipe that speaks the newest version, which has no sessions.
+    pub(crate) async fn newest_client(&self, client: Client) -> RunningService<RoleClient, Client> {
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        let lifecycle = ClientLifecycleMode::Discover { preferred_versions };
+        client.serve_with_lifecycle(self.pipe(), lifecycle).await.unwrap()
+    }
+
+    fn pipe(&self) -> DuplexStream {
         let (here, there) = tokio::io::duplex(64 * 1024);
         let (input, output) = tokio::io::split(there);
         tokio::spawn(stdio::serve(self.server.clone(), input, output, std::future::pending()));
-        client.serve(here).await.unwrap()
+        here
     }
 
     /// Waits until a session has ended, and says how.
@@ -130,6 +167,14 @@ pub(crate) fn call(tool: &'static str, arguments: Value) -> CallToolRequestParam
 /// A call of `delegate`.
 pub(crate) fn delegate() -> CallToolRequestParams {
     call("delegate", serde_json::json!({ "role": "Child", "task": "2 + 2" }))
+}
+
+/// The same call, as an agent of another Brigade makes it that stands there.
+pub(crate) fn from(hop: Value, mut request: CallToolRequestParams) -> CallToolRequestParams {
+    let mut meta = MetaObject::new();
+    meta.insert("brigade/hop".to_owned(), hop);
+    request.meta = Some(RequestMetaObject::from(meta));
+    request
 }
 
 /// The words of a result.
