@@ -5,10 +5,10 @@
 mod checks;
 mod connections;
 mod cors;
+mod sessions;
 mod token;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -16,11 +16,11 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use rmcp::ServerHandler;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 
 pub use checks::{Checks, Refused};
 pub use connections::serve;
+use sessions::Sessions;
 pub use token::{Token, TokenError};
 
 /// Where the protocol is spoken.
@@ -29,18 +29,12 @@ pub const PATH: &str = "/mcp";
 /// The most that one request may carry.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
-/// How many clients may have a session of the protocol at once.
-const MAX_SESSIONS: usize = 256;
-
-/// How long a session of the protocol is kept that nobody uses. A call that takes long is silence too.
-const IDLE: Duration = Duration::from_secs(60 * 60);
-
 /// The first version of the protocol that has no sessions.
 const WITHOUT_SESSIONS: &str = "2026-07-28";
 
 struct Door {
     checks: Checks,
-    sessions: Arc<LocalSessionManager>,
+    sessions: Arc<Sessions>,
 }
 
 /// The protocol at [`PATH`], spoken by what `make_handler` makes for each client, behind `checks`.
@@ -53,9 +47,7 @@ pub fn router<H: ServerHandler + Send + 'static>(
     make_handler: impl Fn() -> H + Send + Sync + 'static,
     checks: Checks,
 ) -> Router {
-    let mut sessions = LocalSessionManager::default();
-    sessions.session_config.keep_alive = Some(IDLE);
-    let sessions = Arc::new(sessions);
+    let sessions = Arc::new(Sessions::new());
     // Hosts and origins are judged at the door, before anything is read.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
@@ -77,18 +69,13 @@ async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Re
     }
     let response = match door.checks.judge_token(request.headers()) {
         Err(refused) => answer(&refused),
-        Ok(()) if opens_session(&request) && door.is_full().await => answer(&Refused::Full),
+        // What looks otherwise and opens one all the same finds no place either.
+        Ok(()) if opens_session(&request) && door.sessions.is_full() => answer(&Refused::Full),
         Ok(()) => next.run(request).await,
     };
     match origin {
         Some(origin) => cors::readable(response, &origin),
         None => response,
-    }
-}
-
-impl Door {
-    async fn is_full(&self) -> bool {
-        self.sessions.sessions.read().await.len() >= MAX_SESSIONS
     }
 }
 

@@ -13,7 +13,7 @@ use rmcp::{ClientServiceExt, RoleClient, ServiceExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
-use crate::support::{Client, FOUR, HANGS, LIMIT, Stage, delegate, words};
+use crate::support::{Client, FOUR, HANGS, LIMIT, Stage, call, delegate, words};
 
 const TOKEN: &str = "a-token-of-this-test";
 
@@ -166,6 +166,63 @@ async fn a_session_that_is_given_back_stops_its_trees() {
     assert!(matches!(stage.end_of(&child).await, Status::Cancelled { .. }));
     assert!(matches!(stage.end_of(&root).await, Status::Cancelled { .. }));
     assert!(!calling.await.unwrap());
+}
+
+#[tokio::test]
+async fn clients_that_leave_keep_nobody_out_and_who_waits_for_an_answer_stays() {
+    let stage = Stage::new(HANGS);
+    let listening = listen(&stage).await;
+    let waiting = listening.client().await;
+    let peer = waiting.peer().clone();
+    let calling = tokio::spawn(async move { peer.call_tool_once(delegate()).await.is_ok() });
+    let (root, _) = stage.working().await;
+    let plain = plain();
+    let open = async |version: &'static str| {
+        let answer = plain
+            .post(listening.url())
+            .bearer_auth(TOKEN)
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json")
+            .header("mcp-protocol-version", version)
+            .body(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        let session = answer.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        // The answer is read whole: the request is over.
+        answer.text().await.unwrap();
+        session
+    };
+    let notify = async |session: &str| {
+        let request = plain
+            .post(listening.url())
+            .bearer_auth(TOKEN)
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json")
+            .header("mcp-session-id", session)
+            .body(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        request.send().await.unwrap().status()
+    };
+    let (first, second) = (open("2025-06-18").await, open("2025-06-18").await);
+    // The version without sessions names itself, and opens one all the same.
+    for version in ["2025-06-18", "2026-07-28"] {
+        for _ in 0..126 {
+            open(version).await;
+        }
+    }
+    assert_eq!(notify(&first).await, StatusCode::ACCEPTED);
+    // Two more than there are places: the two that were used the longest time ago go.
+    let last = [open("2026-07-28").await, open("2025-06-18").await, open("2025-06-18").await];
+    assert_eq!(notify(&second).await, StatusCode::NOT_FOUND);
+    assert_eq!(notify(&first).await, StatusCode::ACCEPTED);
+    for session in &last {
+        assert_eq!(notify(session).await, StatusCode::ACCEPTED);
+    }
+    assert!(!calling.is_finished());
+    let stop = call("stop", serde_json::json!({ "session_id": root.as_str() }));
+    assert_eq!(waiting.call_tool(stop).await.unwrap().is_error, Some(false));
+    assert!(calling.await.unwrap());
 }
 
 #[tokio::test]
