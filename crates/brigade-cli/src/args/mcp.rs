@@ -38,7 +38,7 @@ pub(crate) struct Mcp {
     /// Another name that clients reach this server by, such as agents.example or agents.example:8443 (repeatable)
     #[arg(long, value_name = "NAME", requires = "listen")]
     pub(crate) host: Vec<String>,
-    /// Take requests of pages from here too, such as https://app.example (repeatable)
+    /// Take requests of pages from here too: scheme and host, as the address bar has them (repeatable)
     #[arg(long, value_name = "URL", requires = "listen")]
     pub(crate) origin: Vec<String>,
     /// Listen where other machines can reach it; the way there is not encrypted, so put a proxy with TLS before it
