@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use crate::place;
 
-const CHILDREN: usize = 32;
-const RUNS: usize = 4;
+/// Refusals by chance make the gate go slower and slower: many short runs, none of which takes long.
+const CHILDREN: usize = 16;
+const RUNS: usize = 8;
 /// Where replies are cut: some of them at an end that they do not reach.
 const PIECES: usize = 20;
 /// After so few pieces no call is whole.
