@@ -82,11 +82,14 @@ mod tests {
     fn text_links_and_files_become_words() {
         let prompt = read(json!([
             {"type": "text", "text": "Look at "},
-            {"type": "resource_link", "name": "a.rs", "uri": "file:///work/a.rs"},
+            {"type": "resource_link", "name": "a.rs", "uri": "file:///project/a.rs"},
             {"type": "text", "text": " and fix it."},
-            {"type": "resource", "resource": {"uri": "file:///work/b.md", "text": "```x```\n"}},
+            {"type": "resource", "resource": {"uri": "file:///project/b.md", "text": "```x```\n"}},
         ]));
-        assert_eq!(prompt.unwrap(), "Look at /work/a.rs and fix it.\n\n/work/b.md:\n````\n```x```\n````\n");
+        assert_eq!(
+            prompt.unwrap(),
+            "Look at /project/a.rs and fix it.\n\n/project/b.md:\n````\n```x```\n````\n"
+        );
     }
 
     #[test]

@@ -213,7 +213,7 @@ mod tests {
 
     fn call(method: &str, params: Value) -> (String, Value) {
         let question = Question::read(method, json!(1), params).unwrap().unwrap();
-        question.call("zed", "q1", Path::new("/work"), None).unwrap()
+        question.call("zed", "q1", Path::new("/project"), None).unwrap()
     }
 
     #[test]
@@ -235,14 +235,14 @@ mod tests {
             "toolCall": {
                 "toolCallId": "1", "kind": "execute", "title": "Run\u{1b}[31m it",
                 "rawInput": {"command": ["ls", "a b"]},
-                "locations": [{"path": "/work/a"}],
+                "locations": [{"path": "/project/a"}],
             },
             "options": [],
         });
         let (tool, arguments) = call("session/request_permission", params);
         assert_eq!(tool, "acp__zed__execute");
         assert_eq!(arguments["command"], "ls 'a b'");
-        assert_eq!(arguments["paths"], json!(["/work/a"]));
+        assert_eq!(arguments["paths"], json!(["/project/a"]));
         assert_eq!(arguments["title"], "Run [31m it");
     }
 
@@ -257,10 +257,10 @@ mod tests {
         let bare = json!({"sessionId": "s", "toolCall": {"toolCallId": "1"}, "options": []});
         let question = Question::read("session/request_permission", json!(1), bare).unwrap().unwrap();
         let known = Doing { command: Some("rm x".to_owned()), ..Doing::default() };
-        let (tool, arguments) = question.call("zed", "q1", Path::new("/work"), Some(known)).unwrap();
+        let (tool, arguments) = question.call("zed", "q1", Path::new("/project"), Some(known)).unwrap();
         assert_eq!((tool.as_str(), &arguments["command"]), ("acp__zed__execute", &"rm x".into()));
         let known = Doing { is_too_much: true, ..Doing::default() };
-        assert!(question.call("zed", "q1", Path::new("/work"), Some(known)).is_err());
+        assert!(question.call("zed", "q1", Path::new("/project"), Some(known)).is_err());
     }
 
     #[test]

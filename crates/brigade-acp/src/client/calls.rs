@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn more_than_can_be_judged_is_known_to_be_that() {
         let many = |count: usize| -> Value {
-            (0..count).map(|index| json!({"path": format!("/work/{index}")})).collect()
+            (0..count).map(|index| json!({"path": format!("/project/{index}")})).collect()
         };
         assert!(!Doing::of(&fields(json!({"locations": many(100)}))).is_too_much);
         let doing = Doing::of(&fields(json!({"locations": many(101)})));

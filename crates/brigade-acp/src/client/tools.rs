@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn permissions_are_judged_as_what_is_done() {
         let judged = |kind: ToolKind, paths: &[&str], command: Option<&str>| {
-            let tool = Permission { spec: spec("own", Category::Other), kind, root: "/work".into() };
+            let tool = Permission { spec: spec("own", Category::Other), kind, root: "/project".into() };
             let mut all = Vec::new();
             tool.judge(kind, paths, command, &mut |action| {
                 let subject = match action.subject {
@@ -287,24 +287,24 @@ mod tests {
             });
             all
         };
-        assert_eq!(judged(ToolKind::Read, &["/work/a"], None), ["read_file Pure /work/a"]);
+        assert_eq!(judged(ToolKind::Read, &["/project/a"], None), ["read_file Pure /project/a"]);
         assert_eq!(judged(ToolKind::Read, &[], None), ["own Other "]);
         assert_eq!(judged(ToolKind::Read, &["/etc/passwd"], None), ["own Other /etc/passwd"]);
         assert_eq!(judged(ToolKind::Think, &[], None), ["own Other "]);
-        assert_eq!(judged(ToolKind::Edit, &["/work/a"], None), ["write_file Edit /work/a"]);
-        assert_eq!(judged(ToolKind::Edit, &["/work/../a"], None), ["own Other /work/../a"]);
+        assert_eq!(judged(ToolKind::Edit, &["/project/a"], None), ["write_file Edit /project/a"]);
+        assert_eq!(judged(ToolKind::Edit, &["/project/../a"], None), ["own Other /project/../a"]);
         assert_eq!(
-            judged(ToolKind::Edit, &["/work/a", "/b"], None),
-            ["write_file Edit /work/a", "own Other /b"]
+            judged(ToolKind::Edit, &["/project/a", "/b"], None),
+            ["write_file Edit /project/a", "own Other /b"]
         );
-        assert_eq!(judged(ToolKind::Delete, &["/work/a"], None), ["write_file Other /work/a"]);
+        assert_eq!(judged(ToolKind::Delete, &["/project/a"], None), ["write_file Other /project/a"]);
         assert_eq!(judged(ToolKind::Execute, &[], Some("ls")), ["shell Other ls"]);
         assert_eq!(judged(ToolKind::Execute, &[], None), ["shell Other "]);
         assert_eq!(
-            judged(ToolKind::Edit, &["/work/a"], Some("ls")),
-            ["shell Other ls", "write_file Edit /work/a"]
+            judged(ToolKind::Edit, &["/project/a"], Some("ls")),
+            ["shell Other ls", "write_file Edit /project/a"]
         );
-        assert_eq!(judged(ToolKind::Fetch, &["/work/a"], None), ["own Other /work/a"]);
+        assert_eq!(judged(ToolKind::Fetch, &["/project/a"], None), ["own Other /project/a"]);
     }
 
     #[test]
