@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn paths_are_whole_and_edits_are_diffs() {
-        let folder = Path::new("/work");
+        let folder = Path::new("/project");
         let edit = call("edit_file", json!({"path": "./src/../a.rs", "old": "x", "new": ""}));
-        assert_eq!(edit.locations(folder)[0].path, Path::new("/work/a.rs"));
+        assert_eq!(edit.locations(folder)[0].path, Path::new("/project/a.rs"));
         let Some(acp::ToolCallContent::Diff(diff)) = edit.diff(folder) else { panic!() };
         assert_eq!((diff.old_text.as_deref(), diff.new_text.as_str()), (Some("x"), ""));
         assert!(call("shell", json!({"path": "a"})).locations(folder).is_empty());
