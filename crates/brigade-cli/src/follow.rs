@@ -136,7 +136,7 @@ impl View {
                 self.doing.insert(record.session.clone(), brief);
             }
             Event::Delegated { call, .. } => self.leave_line(&record.session, *call),
-            Event::ToolEnded { call, output } => {
+            Event::ToolEnded { call, output, .. } => {
                 self.leave_line(&record.session, *call);
                 let how = if output.is_error() { "failed: " } else { "after " };
                 let after = format!("{how}{}", self.call(&record.session, *call));

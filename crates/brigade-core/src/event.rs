@@ -130,13 +130,19 @@ pub enum Event {
         /// The content that an edit leaves.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<Hash>,
+        /// What is lent to the far side, where the tool hands work on to another Brigade.
+        #[serde(default, skip_serializing_if = "Amount::is_nothing")]
+        lent: Amount,
     },
-    /// A call is answered. It moves no money.
+    /// A call is answered, and what it was lent is back.
     ToolEnded {
         /// The call.
         call: CallId,
         /// What the model reads.
         output: ToolOutput,
+        /// What was used up of the loan.
+        #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+        spent: Spent,
     },
     /// A child is lent a grant.
     Delegated {
@@ -298,6 +304,16 @@ pub enum Answer {
 }
 
 impl Event {
+    /// A tool that changes no file and is lent nothing is about to run.
+    pub fn tool_started(call: CallId, effect: Effect) -> Event {
+        Event::ToolStarted { call, effect, before: None, after: None, lent: Amount::default() }
+    }
+
+    /// A call that was lent nothing is answered.
+    pub fn tool_ended(call: CallId, output: ToolOutput) -> Event {
+        Event::ToolEnded { call, output, spent: Spent::default() }
+    }
+
     /// The name of this kind of fact.
     pub fn kind(&self) -> &'static str {
         match self {

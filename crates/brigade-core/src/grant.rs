@@ -112,6 +112,11 @@ impl Budget {
         }
     }
 
+    /// Nothing of what it limits.
+    pub fn used_up(self) -> Budget {
+        self.less(Amount { tokens: u64::MAX, usd: u64::MAX, agents: u64::MAX })
+    }
+
     /// The narrower of two, field by field.
     pub fn min(self, other: Budget) -> Budget {
         Budget {
@@ -136,6 +141,11 @@ impl Budget {
     /// How much of the lender's budget this takes away while it is lent: only what the lender counts, and the
     /// agent itself.
     pub fn as_loan(&self, lender: &Budget) -> Amount {
+        self.counted_by(lender).plus(Amount { agents: 1, ..Amount::default() })
+    }
+
+    /// How much of the lender's budget this is: only what the lender counts.
+    pub fn counted_by(&self, lender: &Budget) -> Amount {
         let counted = |limit: Limit, lender: Limit| match (limit, lender) {
             (Limit::AtMost(number), Limit::AtMost(_)) => number,
             (Limit::Unlimited, Limit::AtMost(_)) => u64::MAX,
@@ -144,7 +154,7 @@ impl Budget {
         Amount {
             tokens: counted(self.tokens, lender.tokens),
             usd: counted(self.usd, lender.usd),
-            agents: counted(self.agents, lender.agents).saturating_add(1),
+            agents: counted(self.agents, lender.agents),
         }
     }
 }

@@ -103,6 +103,16 @@ impl Hop {
         }
     }
 
+    /// The same with this much to use up.
+    #[must_use]
+    pub fn lending(self, budget: Budget) -> Hop {
+        let number = |limit: Limit| match limit {
+            Limit::AtMost(number) => Some(number),
+            Limit::Unlimited => None,
+        };
+        Hop { tokens: number(budget.tokens), usd: number(budget.usd), agents: number(budget.agents), ..self }
+    }
+
     /// What is left of it after `used`.
     #[must_use]
     pub fn less(&self, used: Amount) -> Hop {

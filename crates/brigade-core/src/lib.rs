@@ -4,6 +4,7 @@
 //! one fact in the parent's log that lends a child a smaller [`Grant`]. Nothing in this crate does I/O, reads a clock,
 //! draws random numbers or awaits; nothing in it panics on input.
 
+pub mod account;
 pub mod agent;
 pub mod alias;
 pub mod delegation;

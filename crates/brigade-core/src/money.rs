@@ -21,6 +21,11 @@ pub(crate) fn is_zero(number: &u64) -> bool {
 }
 
 impl Amount {
+    /// Whether there is nothing of anything.
+    pub fn is_nothing(&self) -> bool {
+        *self == Amount::default()
+    }
+
     /// Both amounts together, or the largest there is.
     pub fn plus(self, other: Amount) -> Amount {
         Amount {
@@ -127,21 +132,22 @@ pub struct Spent {
     #[serde(skip_serializing_if = "is_zero")]
     pub turns: u64,
     /// Reserves of calls whose answer was never seen: the most that they can have cost.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "Amount::is_nothing")]
     pub in_doubt: Amount,
     /// What was reported above the reserve.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "Amount::is_nothing")]
     pub overrun: Amount,
     /// What external agents say they used up. It is their own account and their own bill: no budget is charged for it.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "Amount::is_nothing")]
     pub reported: Amount,
 }
 
-fn is_nothing(amount: &Amount) -> bool {
-    *amount == Amount::default()
-}
-
 impl Spent {
+    /// Whether nothing was used up.
+    pub fn is_nothing(&self) -> bool {
+        *self == Spent::default()
+    }
+
     /// Both together.
     pub fn plus(self, other: Spent) -> Spent {
         Spent {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use calls::{CallProgress, CallState};
+pub use calls::{CallProgress, CallState, Intent};
 pub use digest::Digest;
 pub use ledger::{Ledger, Meter, Worst};
 pub use transcript::{Transcript, grace_words};
@@ -23,7 +23,7 @@ use crate::delegation::{Delegation, Outcome, Status, Waiting, Which};
 use crate::event::{Answer, CallFault, Event, Speaker};
 use crate::grant::Grant;
 use crate::id::{CallId, Hash, SessionId};
-use crate::message::{Reply, Stop};
+use crate::message::{Reply, Stop, ToolOutput};
 use crate::money::{Amount, Spent};
 use crate::permission::Rule;
 use calls::Calls;
@@ -244,14 +244,11 @@ impl State {
             }
             Event::Replied { turn, reply, spent } => self.replied(*turn, reply, *spent),
             Event::CallFailed { cause, spent, .. } => self.call_failed(cause, *spent),
-            Event::ToolStarted { call, effect, before, after } => {
-                self.calls.started(*call, *effect, *before, *after);
+            Event::ToolStarted { call, effect, before, after, lent } => {
+                let intent = Intent { effect: *effect, before: *before, after: *after, lent: *lent };
+                self.tool_started(*call, intent);
             }
-            Event::ToolEnded { call, output } => {
-                if self.calls.ended(*call) {
-                    self.transcript.answered(*call, output);
-                }
-            }
+            Event::ToolEnded { call, output, spent } => self.tool_ended(*call, output, *spent),
             Event::Delegated { call, child, delegation, agent, grant } => {
                 let depth = self.round.as_ref().map_or(0, |round| round.depth).saturating_add(1);
                 let round = Round {
@@ -538,6 +535,18 @@ impl State {
             self.forget_wait(older.round.delegation.waiting);
             self.calls.returned(older.call, older.round.delegation.waiting);
         }
+    }
+
+    fn tool_started(&mut self, call: CallId, intent: Intent) {
+        let Some(before) = self.calls.started(call, intent) else { return };
+        self.ledger.give_back(before, Spent::default());
+        self.ledger.lend(intent.lent);
+    }
+
+    fn tool_ended(&mut self, call: CallId, output: &ToolOutput, spent: Spent) {
+        let Some(lent) = self.calls.ended(call) else { return };
+        self.ledger.give_back(lent, spent);
+        self.transcript.answered(call, output);
     }
 
     fn returned(&mut self, child: &SessionId, spent: Spent) {

@@ -297,7 +297,8 @@ impl Node {
             Event::ToolStarted { call, .. } => {
                 self.doing = Doing::Tool(self.calls.get(call).cloned().unwrap_or_default());
             }
-            Event::ToolEnded { call, output } => {
+            Event::ToolEnded { call, output, spent } => {
+                self.own = self.own.plus(*spent);
                 self.calls.remove(call);
                 self.tool_calls += 1;
                 self.tool_errors += u64::from(output.is_error());

@@ -1,5 +1,6 @@
 //! Results in the words of the protocol.
 
+use brigade_core::account::Account;
 use brigade_core::text::cut;
 use brigade_core::view::{Doing, Node};
 use brigade_core::{SessionId, Spent, ToolOutput};
@@ -11,8 +12,6 @@ use crate::text;
 
 /// The key of `_meta` that the session of a call stands under.
 const SESSION: &str = "brigade/session";
-/// The key of `_meta` that its cost stands under.
-const SPENT: &str = "brigade/spent";
 /// How many agents of a tree are listed.
 const MOST_AGENTS: usize = 100;
 /// How much of a result one call reads, in bytes.
@@ -38,20 +37,9 @@ pub(crate) fn of_call(output: &ToolOutput, session: &SessionId, spent: &Spent) -
 pub(crate) fn with_session(mut result: CallToolResult, session: &SessionId, spent: &Spent) -> CallToolResult {
     let mut meta = MetaObject::new();
     meta.insert(SESSION.to_owned(), json!(session.as_str()));
-    meta.insert(SPENT.to_owned(), cost(spent));
+    Account::from(spent).put(&mut meta);
     result.meta = Some(meta);
     result
-}
-
-fn cost(spent: &Spent) -> Value {
-    json!({
-        "input_tokens": spent.usage.input_total(),
-        "output_tokens": spent.usage.output,
-        "usd": dollars(spent.usd),
-        "agents": spent.agents,
-        "turns": spent.turns,
-        "tokens_in_doubt": spent.in_doubt.tokens,
-    })
 }
 
 fn dollars(nano: u64) -> f64 {
@@ -99,7 +87,7 @@ pub(crate) fn status(found: &Found) -> CallToolResult {
     result.structured_content = Some(json!({
         "session_id": found.session.as_str(),
         "state": state,
-        "spent": cost(&spent),
+        "spent": Account::from(&spent),
         "agents": agents,
         "open_questions": questions.iter().map(|question| question.name()).collect::<Vec<_>>(),
     }));

@@ -115,7 +115,7 @@ impl Found {
     /// What the call gave that the tree was started for.
     pub(crate) fn output(&self) -> Option<&ToolOutput> {
         self.of(&self.root).rev().find_map(|event| match event {
-            Event::ToolEnded { call, output } if *call == CALL => Some(output),
+            Event::ToolEnded { call, output, .. } if *call == CALL => Some(output),
             _ => None,
         })
     }

@@ -54,21 +54,50 @@ pub struct Terms {
     pub tokens: u64,
     /// Nano-dollars. Where there are none, those that it reports count for nothing.
     pub usd: u64,
+    /// Agents that it may start in its turn, where it is a Brigade.
+    pub agents: u64,
+}
+
+/// What an external agent says that it used up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reported {
+    /// Tokens.
+    pub usage: Usage,
+    /// Nano-dollars.
+    pub usd: u64,
+    /// Agents that it started in its turn.
+    pub agents: u64,
 }
 
 impl Terms {
     /// The loan.
     pub(crate) fn budget(&self) -> Budget {
-        Budget { tokens: Limit::AtMost(self.tokens), usd: Limit::AtMost(self.usd), agents: Limit::AtMost(0) }
+        Budget {
+            tokens: Limit::AtMost(self.tokens),
+            usd: Limit::AtMost(self.usd),
+            agents: Limit::AtMost(self.agents),
+        }
+    }
+
+    /// What an agent is told of the loan of which this is left. Tokens and money that it is not lent it pays for
+    /// itself; agents are those of the tree, whoever pays for them.
+    pub(crate) fn told(&self, left: Budget) -> Budget {
+        Budget {
+            tokens: if self.tokens == 0 { Limit::Unlimited } else { left.tokens },
+            usd: if self.usd == 0 { Limit::Unlimited } else { left.usd },
+            agents: left.agents,
+        }
     }
 
     /// What a call cost by the agent's own account. It counts as far as there is a loan that it can count against.
-    pub(crate) fn cost(&self, (usage, usd): (Usage, u64), reserved: Amount) -> Spent {
-        let reported = Amount { tokens: usage.total(), usd, agents: 0 };
+    pub(crate) fn cost(&self, Reported { usage, usd, agents }: Reported, reserved: Amount) -> Spent {
+        let reported = Amount { tokens: usage.total(), usd, agents };
         let usage = if self.tokens == 0 { Usage::default() } else { usage };
         let usd = if self.usd == 0 { 0 } else { usd };
-        let used = Amount { tokens: usage.total(), usd, agents: 0 };
-        Spent { usage, usd, overrun: used.minus(reserved), reported, ..Spent::default() }
+        // No more than it was lent: a Brigade keeps to that, and what else it may mean by the word is its own affair.
+        let agents = agents.min(reserved.agents);
+        let used = Amount { tokens: usage.total(), usd, agents };
+        Spent { usage, usd, agents, overrun: used.minus(reserved), reported, ..Spent::default() }
     }
 
     /// What is set aside for a call: all that is left of the loan, since nobody knows what the agent will use.
@@ -76,7 +105,7 @@ impl Terms {
         Amount {
             tokens: self.tokens.min(free.tokens.number()),
             usd: self.usd.min(free.usd.number()),
-            agents: 0,
+            agents: self.agents.min(free.agents.number()),
         }
     }
 }

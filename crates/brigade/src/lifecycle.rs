@@ -159,7 +159,7 @@ impl Subagent {
             Event::ToolStarted { call, .. } | Event::Delegated { call, .. } | Event::Said { call, .. } => {
                 self.start(*call).into_iter().collect()
             }
-            Event::ToolEnded { call, output } => {
+            Event::ToolEnded { call, output, .. } => {
                 let mut events: Vec<Lifecycle> = self.start(*call).into_iter().collect();
                 events.push(Lifecycle::ToolCallEnd { id: self.id.clone(), result: output.clone() });
                 events

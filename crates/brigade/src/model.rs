@@ -24,6 +24,7 @@ use brigade_core::message::Stop;
 use brigade_core::{Hop, Message, Price, Purpose, Reply, SessionId, Text, ToolCall, ToolSpec, Usage};
 use futures::stream::BoxStream;
 
+use crate::external::Reported;
 use crate::secret::Secret;
 
 pub use gate::Pace;
@@ -80,8 +81,8 @@ pub enum Chunk {
     Opaque(String),
     /// Tokens so far; the last one counts.
     Usage(Usage),
-    /// What an external agent says that it used up, in tokens and money; the last one counts.
-    Reported(Usage, u64),
+    /// What an external agent says that it used up; the last one counts.
+    Reported(Reported),
     /// The request stands in line: until it is [`Chunk::Sent`], nothing of it costs anything.
     Queued,
     /// The request is on its way.
@@ -285,7 +286,7 @@ pub struct Ingest {
     calls: Vec<(String, String, Option<String>)>,
     opaque: Vec<Text>,
     usage: Usage,
-    reported: (Usage, u64),
+    reported: Reported,
     stop: Option<Stop>,
 }
 
@@ -309,15 +310,15 @@ impl Ingest {
             },
             Chunk::Opaque(block) => self.opaque.push(block.into()),
             Chunk::Usage(usage) => self.usage = usage,
-            Chunk::Reported(usage, usd) => self.reported = (usage, usd),
+            Chunk::Reported(reported) => self.reported = reported,
             Chunk::Queued | Chunk::Sent | Chunk::Waiting(_) => {}
             Chunk::Done(stop) => self.stop = Some(stop),
         }
         Ok(None)
     }
 
-    /// What an external agent says that it used up: tokens and nano-dollars.
-    pub fn reported(&self) -> (Usage, u64) {
+    /// What an external agent says that it used up.
+    pub fn reported(&self) -> Reported {
         self.reported
     }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 use brigade_core::event::{CallFault, Speaker, VERSION};
 use brigade_core::message::Stop;
 use brigade_core::money::Amount;
-use brigade_core::state::{Round, Step};
+use brigade_core::state::{CallProgress, Round, Step};
 use brigade_core::{CallId, Event, Face, Hash, Limit, Outcome, Record, SessionId, Spent, State, ToolOutput};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -65,7 +65,7 @@ pub(crate) enum Inbox {
     /// The caller stops this session.
     Cancel(Box<str>),
     /// A tool is done.
-    ToolDone(Box<(CallId, ToolOutput)>),
+    ToolDone(Box<(CallId, ToolOutput, Spent)>),
     /// A child is done.
     ChildDone(Box<ChildEnd>),
     /// A child that waits may begin.
@@ -130,8 +130,6 @@ pub(crate) struct Driver {
     _seat: Option<Box<Seat>>,
     /// Whether another program was at work on this round for an earlier runner, and knows nothing of this one.
     is_cut_off: bool,
-    /// Agents that the caller could still start.
-    agents_above: Limit,
 }
 
 impl Driver {
@@ -209,7 +207,6 @@ impl Driver {
             grace: MOST_GRACE,
             _seat: seat,
             is_cut_off: false,
-            agents_above: Limit::Unlimited,
         }
     }
 
@@ -457,9 +454,9 @@ impl Driver {
                 self.record(Event::CancelAsked { by: by.into() });
             }
             Some(Inbox::ToolDone(done)) => {
-                let (call, output) = *done;
+                let (call, output, spent) = *done;
                 self.running_tools -= 1;
-                self.answer(call, output);
+                self.answer_with(call, output, spent);
             }
             Some(Inbox::ChildDone(end)) => self.child_done(*end)?,
             Some(Inbox::Slot(slot)) => {
@@ -500,12 +497,21 @@ impl Driver {
         self.drop_waiting(&reason);
     }
 
+    /// Answers a call. What it was lent, if anything, is in doubt: nobody has said what of it was used.
     fn answer(&mut self, call: CallId, output: ToolOutput) {
+        let lent = match self.state.call(call).map(|state| &state.progress) {
+            Some(CallProgress::Started(intent)) => intent.lent,
+            _ => Amount::default(),
+        };
+        self.answer_with(call, output, Spent::doubtful(lent));
+    }
+
+    fn answer_with(&mut self, call: CallId, output: ToolOutput, spent: Spent) {
         if self.editing == Some(call) {
             self.editing = None;
         }
         self.in_flight.remove(&call);
-        self.record(Event::ToolEnded { call, output });
+        self.record(Event::ToolEnded { call, output, spent });
     }
 
     /// Becomes active: waits for a slot if it has none. What happens meanwhile is taken into account.

@@ -6,6 +6,7 @@
 
 mod files;
 pub mod memory;
+mod purse;
 mod read;
 mod search;
 mod shell;
@@ -34,6 +35,7 @@ use tokio::sync::watch;
 
 pub use files::{FileError, Files, Workspace};
 pub use memory::{Memory, MemoryError};
+pub use purse::Purse;
 pub use read::{ListDir, ReadFile};
 pub use search::{Glob, Grep};
 pub use shell::Shell;
@@ -124,6 +126,8 @@ pub struct ToolContext {
     pub stop: watch::Receiver<bool>,
     /// Where the session stands and what is left for it, for tools that hand work on.
     pub hop: Hop,
+    /// What the call is lent for work that it hands on.
+    pub purse: Purse,
     /// Who is told how far the call is.
     pub teller: Teller,
 }
@@ -213,6 +217,12 @@ pub trait AnyTool: Send + Sync + 'static {
 
     /// Whether it reaches the network: an agent that may not do so is not offered it.
     fn network(&self) -> bool {
+        false
+    }
+
+    /// Whether another Brigade does the work. It is lent a part of the budget, and says what it used. Such a tool is
+    /// [`Effect::Opaque`]: a loan of which nobody knows what became is not made again.
+    fn hands_on(&self) -> bool {
         false
     }
 

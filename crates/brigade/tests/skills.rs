@@ -95,7 +95,7 @@ mod skills {
             let mut answers: Vec<_> = records
                 .into_iter()
                 .filter_map(|record| match record.event {
-                    Event::ToolEnded { call, output } => Some((call, output.text.to_string())),
+                    Event::ToolEnded { call, output, .. } => Some((call, output.text.to_string())),
                     _ => None,
                 })
                 .collect();

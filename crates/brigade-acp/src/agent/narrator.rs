@@ -180,7 +180,7 @@ impl Narrator {
                 }
                 self.in_progress(session, *call);
             }
-            Event::ToolEnded { call, output } => self.tool_ended(session, *call, output),
+            Event::ToolEnded { call, output, .. } => self.tool_ended(session, *call, output),
             Event::Delegated { call, child, delegation, .. } => {
                 self.delegated(session, *call, child, delegation)
             }

@@ -2,11 +2,12 @@
 
 use agent_client_protocol::v1::schema as acp;
 use brigade::{Ending, Live, Prepared, RunError, Runtime};
+use brigade_core::account::Account;
 use brigade_core::delegation::Which;
 use brigade_core::message::Stop;
 use brigade_core::view::Doing;
 use brigade_core::{Event, Hop, SessionId, Spent, Status};
-use serde_json::json;
+use serde_json::Map;
 use tokio::sync::watch;
 
 use super::narrator::{Narrator, When};
@@ -144,6 +145,10 @@ impl Going<'_> {
 
     fn answer(self, ending: Result<Ending, RunError>) -> Result<acp::PromptResponse, acp::Error> {
         let ending = ending.map_err(|error| refusal::run(&error))?;
+        // The protocol counts over all rounds of a session.
+        let spent = self.narrator.tree.spent(&self.session);
+        let mut meta = Map::new();
+        Account::from(&spent).put(&mut meta);
         let mut response = match &ending.outcome.status {
             Status::Done | Status::Detached => acp::PromptResponse::new(match self.narrator.last_stop {
                 Stop::Refusal => acp::StopReason::Refusal,
@@ -151,15 +156,15 @@ impl Going<'_> {
                 Stop::End | Stop::Calls => acp::StopReason::EndTurn,
             }),
             Status::Incomplete { limit } => {
-                let meta = json!({ "brigade/limit": limit.to_string() });
-                acp::PromptResponse::new(limit_reason(*limit)).meta(meta.as_object().cloned())
+                meta.insert("brigade/limit".to_owned(), limit.to_string().into());
+                acp::PromptResponse::new(limit_reason(*limit))
             }
             Status::Cancelled { .. } => acp::PromptResponse::new(acp::StopReason::Cancelled),
             Status::Failed { cause } => return Err(refusal::failed(cause.clone())),
             Status::Lost { cause } => return Err(refusal::failed(format!("the round was lost: {cause}"))),
         };
-        response.usage = Some(usage(&ending.spent));
-        Ok(response)
+        response.usage = Some(usage(&spent));
+        Ok(response.meta(meta))
     }
 }
 

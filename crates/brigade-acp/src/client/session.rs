@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_client_protocol::v1::schema::{CancelNotification, CloseSessionRequest, SessionUpdate};
-use brigade_core::Usage;
+use brigade::external::Reported;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
@@ -71,11 +71,10 @@ pub(super) struct Notes {
     pub(super) calls: Calls,
     /// The number of the last question.
     pub(super) asked: u64,
-    /// What it has reported so far: tokens and nano-dollars.
-    pub(super) tokens: Usage,
-    pub(super) usd: u64,
+    /// What it has reported so far.
+    pub(super) reported: Reported,
     /// What of that was passed on.
-    pub(super) passed_on: (Usage, u64),
+    pub(super) passed_on: Reported,
     /// Taken out of the inbox and put back.
     pub(super) held: Option<Inbound>,
 }

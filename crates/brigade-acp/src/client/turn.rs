@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_client_protocol::v1::schema::{
-    ContentBlock, PromptRequest, PromptResponse, StopReason, TextContent, Usage as Reported,
+    ContentBlock, PromptRequest, PromptResponse, StopReason, TextContent,
 };
-use brigade::external::INTERRUPTED;
+use brigade::external::{INTERRUPTED, Reported};
 use brigade::model::{Chunk, ModelError, Request};
+use brigade_core::account::Account;
 use brigade_core::message::Stop;
 use brigade_core::{Message, Purpose, Usage};
 use futures::StreamExt;
@@ -159,7 +160,7 @@ impl Turn {
         let mut said = String::new();
         if let Some(session) = known {
             session.cancel();
-            let mut usage = None;
+            let mut end = None;
             let rest = async {
                 let mut told = Told::default();
                 while lock(&session.notes).prompted {
@@ -169,8 +170,7 @@ impl Turn {
                         }
                         Ok(Inbound::Question(question)) => question.cancel(session.link()),
                         Ok(Inbound::Ended(answer)) => {
-                            let answer = answer.ok().and_then(|answer| serde_json::from_value(answer).ok());
-                            usage = answer.and_then(|answer: PromptResponse| answer.usage);
+                            end = answer.ok().and_then(|answer| serde_json::from_value(answer).ok());
                             lock(&session.notes).prompted = false;
                         }
                         Ok(Inbound::Lost) | Err(_) => lock(&session.notes).prompted = false,
@@ -178,8 +178,7 @@ impl Turn {
                 }
             };
             let _ = tokio::time::timeout(REST_TIME, rest).await;
-            let (used, usd) = account(&session, usage.as_ref());
-            self.out.push_back(Ok(Chunk::Reported(used, usd)));
+            self.out.push_back(Ok(Chunk::Reported(account(&session, end.as_ref()))));
             said = lock(&session.notes).said.trim().to_owned();
         }
         if said.is_empty() {
@@ -238,8 +237,7 @@ impl Turn {
         }
         listening.is_whole = true;
         self.out.extend(std::mem::take(&mut listening.told).finish().map(Ok));
-        let (used, usd) = account(&session, None);
-        self.out.push_back(Ok(Chunk::Reported(used, usd)));
+        self.out.push_back(Ok(Chunk::Reported(account(&session, None))));
         self.out.push_back(Ok(Chunk::Done(Stop::Calls)));
     }
 
@@ -296,7 +294,7 @@ impl Turn {
             StopReason::Cancelled => return self.fail("it says that it was cancelled"),
             _ => return self.fail("it stopped for a reason that is not known here"),
         };
-        let (used, usd) = account(&session, answer.usage.as_ref());
+        let reported = account(&session, Some(&answer));
         if !listening.told.spoke() {
             let said = lock(&session.notes).said.trim().to_owned();
             let said = if said.is_empty() && words.is_none() { SILENT.to_owned() } else { said };
@@ -306,7 +304,7 @@ impl Turn {
             self.out.push_back(Ok(Chunk::Text(format!("\n\n{words}"))));
         }
         self.out.extend(std::mem::take(&mut listening.told).finish().map(Ok));
-        self.out.push_back(Ok(Chunk::Reported(used, usd)));
+        self.out.push_back(Ok(Chunk::Reported(reported)));
         self.out.push_back(Ok(Chunk::Done(stop)));
     }
 }
@@ -315,23 +313,31 @@ impl Turn {
 const SILENT: &str = "(the external agent ended without a word)";
 
 /// What the agent reported since the last time: it counts over the whole session.
-fn account(session: &Session, reported: Option<&Reported>) -> (Usage, u64) {
+fn account(session: &Session, end: Option<&PromptResponse>) -> Reported {
     let mut notes = lock(&session.notes);
-    if let Some(reported) = reported {
-        let cache_read = reported.cached_read_tokens.unwrap_or(0);
-        let cache_write = reported.cached_write_tokens.unwrap_or(0);
-        let output = reported.output_tokens.saturating_add(reported.thought_tokens.unwrap_or(0));
-        notes.tokens = Usage { input: reported.input_tokens, output, cache_read, cache_write };
+    if let Some(usage) = end.and_then(|end| end.usage.as_ref()) {
+        let cache_read = usage.cached_read_tokens.unwrap_or(0);
+        let cache_write = usage.cached_write_tokens.unwrap_or(0);
+        let output = usage.output_tokens.saturating_add(usage.thought_tokens.unwrap_or(0));
+        notes.reported.usage = Usage { input: usage.input_tokens, output, cache_read, cache_write };
     }
-    let (now, usd) = (notes.tokens, notes.usd);
-    let (before, usd_before) = std::mem::replace(&mut notes.passed_on, (now, usd));
-    let since = Usage {
-        input: now.input.saturating_sub(before.input),
-        output: now.output.saturating_sub(before.output),
-        cache_read: now.cache_read.saturating_sub(before.cache_read),
-        cache_write: now.cache_write.saturating_sub(before.cache_write),
+    let meta = end.and_then(|end| end.meta.as_ref());
+    if let Some(Ok(Some(account))) = meta.map(Account::in_meta) {
+        notes.reported.agents = account.agents.saturating_add(account.agents_in_doubt);
+    }
+    let now = notes.reported;
+    let before = std::mem::replace(&mut notes.passed_on, now);
+    let usage = Usage {
+        input: now.usage.input.saturating_sub(before.usage.input),
+        output: now.usage.output.saturating_sub(before.usage.output),
+        cache_read: now.usage.cache_read.saturating_sub(before.usage.cache_read),
+        cache_write: now.usage.cache_write.saturating_sub(before.usage.cache_write),
     };
-    (since, usd.saturating_sub(usd_before))
+    Reported {
+        usage,
+        usd: now.usd.saturating_sub(before.usd),
+        agents: now.agents.saturating_sub(before.agents),
+    }
 }
 
 fn users(messages: &[Message]) -> Vec<&str> {

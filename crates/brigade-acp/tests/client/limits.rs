@@ -116,10 +116,11 @@ async fn a_cancel_reaches_it_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_told_where_it_stands() {
-    let told = async |tokens: u64| {
+    let told = async |tokens: u64, agents: u64| {
         let stage = stage(&["!meta"], move |settings, server| {
             settings.budget.agents = Limit::AtMost(7);
             server.terms.tokens = tokens;
+            server.terms.agents = agents;
         });
         let ending = stage.run().await;
         let (outcome, _) = child_end(&stage, &ending).await;
@@ -128,9 +129,11 @@ async fn it_is_told_where_it_stands() {
         assert_eq!((hop.depth, hop.lineage.last().unwrap().as_str()), (1, first_child(&ending).as_str()));
         (hop.tokens, hop.usd, hop.agents)
     };
-    // What it is lent nothing of, it pays for itself: a limit of none would be no way to work.
-    assert_eq!(told(0).await, (None, None, Some(6)));
-    assert_eq!(told(9000).await, (Some(9000), None, Some(6)));
+    // Tokens that it is not lent it pays for itself: a limit of none would be no way to work. Agents are the tree's.
+    assert_eq!(told(0, 0).await, (None, None, Some(0)));
+    assert_eq!(told(9000, 4).await, (Some(9000), None, Some(4)));
+    // Never more than there are: it is one of the seven itself.
+    assert_eq!(told(0, 50).await, (None, None, Some(6)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

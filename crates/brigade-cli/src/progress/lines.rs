@@ -78,7 +78,7 @@ impl Lines {
             Event::ToolStarted { call, .. } if calls => {
                 Some(format!("{label}: {}", view.call(&record.session, *call)))
             }
-            Event::ToolEnded { call, output } if calls && output.is_error() => {
+            Event::ToolEnded { call, output, .. } if calls && output.is_error() => {
                 let first: String = safe::line(output.text.as_str()).chars().take(200).collect();
                 Some(format!("{label}: {} failed: {first}", view.call(&record.session, *call)))
             }

@@ -325,8 +325,8 @@ mod tests {
                 asked(first),
                 asked(second),
                 Event::Answered { call: first, answer: Answer::Once, by: "ann".to_owned() },
-                Event::ToolStarted { call: first, effect: Effect::Opaque, before: None, after: None },
-                Event::ToolEnded { call: first, output: ToolOutput::ok("made\u{1b}[2J") },
+                Event::tool_started(first, Effect::Opaque),
+                Event::tool_ended(first, ToolOutput::ok("made\u{1b}[2J")),
                 Event::Heard { from: Speaker::Person, text: "also\nthis".into() },
                 called(Purpose::Compaction),
                 replied(2, "all of it, short", &[]),
@@ -335,7 +335,7 @@ mod tests {
                 called(Purpose::Grace),
                 replied(3, "So far.", &[]),
                 Event::CancelAsked { by: "bob".to_owned() },
-                Event::ToolEnded { call: CallId { turn: 9, index: 0 }, output: ToolOutput::ok("") },
+                Event::tool_ended(CallId { turn: 9, index: 0 }, ToolOutput::ok("")),
                 Event::Ended {
                     outcome: Outcome::new(Status::Cancelled { by: "bob".to_owned() }, "what there is"),
                     spent: Spent::default(),
@@ -395,7 +395,7 @@ mod tests {
         let records = log(vec![
             started("t"),
             replied(1, "", &[("read_file", "{\"path\":\"a\"}")]),
-            Event::ToolEnded { call, output: ToolOutput::ok(long.as_str()) },
+            Event::tool_ended(call, ToolOutput::ok(long.as_str())),
         ]);
         let folded = transcript(&records, Outputs::Folded, Colour::Off);
         assert!(
@@ -413,7 +413,7 @@ mod tests {
         let records = log(vec![
             started("\u{1b}[31m"),
             replied(1, "\u{1b}[31m", &[("write_file", arguments), ("\u{1b}[31m", "\u{1b}[31m")]),
-            Event::ToolEnded { call, output: ToolOutput::ok("done") },
+            Event::tool_ended(call, ToolOutput::ok("done")),
         ]);
         let plain = transcript(&records, Outputs::Folded, Colour::Off);
         assert!(!plain.contains('\u{1b}') && plain.contains("+\\u{1b}[31mred"), "{plain}");

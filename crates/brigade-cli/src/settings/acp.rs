@@ -41,6 +41,7 @@ struct RawServer {
     turns: Option<u32>,
     tokens: Option<u64>,
     usd: Option<Value>,
+    max_agents: u64,
     agents: BTreeMap<String, RawAgent>,
 }
 
@@ -103,6 +104,7 @@ pub(super) fn resolve(raw: Raw, layers: &layers::Layers) -> Result<Vec<AcpServer
             timeout: timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             tokens: raw.tokens.unwrap_or(0),
             usd,
+            agents: raw.max_agents,
         };
         let is_of_project = layers.is_of_project(&["acp", "servers", &name]);
         Ok(AcpServer { name, raw, start_time, terms, is_of_project })

@@ -31,6 +31,12 @@ fn itself(home: &Home, command: &str, model: &str) -> Value {
     })
 }
 
+/// The same as an external agent that is lent this many agents.
+fn with_agents(mut server: Value, agents: u64) -> Value {
+    server["max_agents"] = agents.into();
+    server
+}
+
 /// Every session of the store with its depth, roots and children.
 fn depths(home: &Home) -> Vec<u64> {
     let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits(0).json();
@@ -81,6 +87,92 @@ fn a_loop_through_mcp_ends_at_the_depth_of_the_tree() {
     nothing_is_left(&home);
 }
 
+/// What every session of the store has used up by its own log, and how many agents there were.
+fn used(home: &Home) -> (u64, usize) {
+    let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits(0).json();
+    let (mut tokens, mut agents) = (0, 0);
+    for root in listed.as_array().unwrap() {
+        let id = root["session_id"].as_str().unwrap();
+        let log = home.brigade(&["sessions", "export", id, "--format", "jsonl"]);
+        for line in log.exits(0).lines() {
+            let event = &line["event"];
+            match event["type"].as_str() {
+                Some("replied") => {
+                    let usage = &event["spent"]["usage"];
+                    tokens += usage["input"].as_u64().unwrap() + usage["output"].as_u64().unwrap();
+                }
+                Some("delegated") => agents += 1,
+                _ => {}
+            }
+        }
+    }
+    (tokens, agents)
+}
+
+#[test]
+fn work_that_is_handed_on_is_paid_for_by_the_tree_it_came_from() {
+    let home = Home::new();
+    let call = "[[reply.call]]\ntool = 'mcp__self__delegate'\narguments = { role = 'Far', task = 'go on' }\n";
+    let script = format!(
+        "[[reply]]\nagent = 'lead'\nturn = 1\n{}[[reply]]\nagent = 'lead'\ntext = 'heard: {{results}}'\n\
+         [[reply]]\ntext = 'done'\nusage = {{ input = 700, output = 300 }}\n",
+        call.repeat(6)
+    );
+    let model = home.script(&script);
+    configured(&home, json!({ "mcpServers": { "self": itself(&home, "mcp", &model) } }));
+    let options = ["--mode", "auto", "--max-agents", "4", "--budget-tokens", "400000"];
+    let done = home.run(&script, &[&options[..], &["--output-format", "json"]].concat());
+    let report = done.exits(0).json();
+    // Each far process could start as many agents by its own settings: the tree as a whole may start four.
+    let (tokens, agents) = used(&home);
+    assert_eq!(agents, 4, "{report}");
+    assert_eq!(report["result"].as_str().unwrap().matches("[Far]: done").count(), 4, "{report}");
+    assert_eq!(report["result"].as_str().unwrap().matches("not enough agents").count(), 2, "{report}");
+    let usage = &report["usage"];
+    let reported = usage["input_tokens"].as_u64().unwrap() + usage["output_tokens"].as_u64().unwrap();
+    assert_eq!(reported, tokens, "{report}");
+    nothing_is_left(&home);
+}
+
+#[test]
+fn agents_of_an_external_brigade_are_those_that_it_was_lent() {
+    let home = Home::new();
+    let call = |role: &str| {
+        format!("[[reply.call]]\ntool = 'delegate'\narguments = {{ role = '{role}', task = 'go on' }}\n")
+    };
+    let lead = |calls: &str| {
+        format!(
+            "[[reply]]\nagent = 'lead'\nturn = 1\n{calls}[[reply]]\nagent = 'lead'\ntext = 'heard: {{results}}'\n\
+             [[reply]]\ntext = 'done'\n"
+        )
+    };
+    let far = home.write("far.toml", &lead(&call("Near").repeat(3)));
+    let far = format!("script:{}", far.display());
+    configured(
+        &home,
+        json!({
+            "acp": { "servers": { "self": with_agents(itself(&home, "acp", &far), 2) } },
+            "swarm": { "roles": { "Far": { "acp": "self" } } },
+        }),
+    );
+    let done = home.run(&lead(&call("Far")), &["--max-agents", "9"]);
+    assert_eq!(done.exits(0).stdout.matches("[Near]: done").count(), 2, "{}", done.stdout);
+    assert_eq!(done.stdout.matches("not enough agents").count(), 1, "{}", done.stdout);
+    // What it started is booked where it was lent: the external agent and its two.
+    let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits(0).json();
+    let agents = |root: &Value| {
+        let id = root["session_id"].as_str().unwrap();
+        let log = home.brigade(&["sessions", "export", id, "--format", "jsonl"]);
+        let ended = |line: &Value| line["event"]["type"] == "ended" && line["session"] == id;
+        let lines = log.exits(0).lines();
+        lines.iter().find(|line| ended(line)).unwrap()["event"]["spent"]["agents"].as_u64()
+    };
+    let mut booked: Vec<_> = listed.as_array().unwrap().iter().map(agents).collect();
+    booked.sort_unstable();
+    assert_eq!(booked, [Some(2), Some(3)]);
+    nothing_is_left(&home);
+}
+
 #[test]
 fn a_loop_through_acp_ends_at_the_depth_of_the_tree() {
     let home = Home::new();
@@ -90,7 +182,7 @@ fn a_loop_through_acp_ends_at_the_depth_of_the_tree() {
     configured(
         &home,
         json!({
-            "acp": { "servers": { "self": itself(&home, "acp", &model) } },
+            "acp": { "servers": { "self": with_agents(itself(&home, "acp", &model), 20) } },
             "swarm": { "roles": { "Far": { "acp": "self" } } },
         }),
     );

@@ -27,11 +27,16 @@ impl State {
                     self.open.as_ref().is_some_and(|open| open.turn == *turn && open.attempt == *attempt);
                 running && (nothing_was_sent || answers_open)
             }
-            Event::ToolStarted { call, .. } => {
-                let may_start = |progress: &CallProgress| {
-                    may_begin(progress) || matches!(progress, CallProgress::Started { .. })
+            Event::ToolStarted { call, lent, .. } => {
+                // What handed work on is not run again: nobody knows what became of the first loan.
+                let may_start = |progress: &CallProgress| match progress {
+                    CallProgress::Started(intent) => intent.lent.is_nothing(),
+                    progress => may_begin(progress),
                 };
-                running && self.stopping().is_none() && self.progress(*call).is_some_and(may_start)
+                running
+                    && self.stopping().is_none()
+                    && self.progress(*call).is_some_and(may_start)
+                    && self.ledger.can_commit(*lent)
             }
             Event::ToolEnded { call, .. } => running && self.progress(*call).is_some_and(may_be_answered),
             Event::Delegated { call, child, grant, .. } => {
@@ -116,7 +121,7 @@ fn may_begin(progress: &CallProgress) -> bool {
         CallProgress::New | CallProgress::Decided(Answer::Once | Answer::Always(_)) => true,
         CallProgress::Asked
         | CallProgress::Decided(Answer::Deny { .. })
-        | CallProgress::Started { .. }
+        | CallProgress::Started(_)
         | CallProgress::Delegated { .. }
         | CallProgress::Answered => false,
     }
@@ -127,8 +132,6 @@ fn may_be_answered(progress: &CallProgress) -> bool {
     match progress {
         CallProgress::Answered => false,
         CallProgress::Delegated { out, .. } => *out == 0,
-        CallProgress::New | CallProgress::Asked | CallProgress::Decided(_) | CallProgress::Started { .. } => {
-            true
-        }
+        CallProgress::New | CallProgress::Asked | CallProgress::Decided(_) | CallProgress::Started(_) => true,
     }
 }

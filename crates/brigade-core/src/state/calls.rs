@@ -4,6 +4,7 @@ use crate::delegation::Waiting;
 use crate::event::{Answer, Effect};
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::Reply;
+use crate::money::Amount;
 
 /// How far a call is.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,14 +16,7 @@ pub enum CallProgress {
     /// The person answered.
     Decided(Answer),
     /// It may have run.
-    Started {
-        /// What running it twice would mean.
-        effect: Effect,
-        /// The content that an edit found.
-        before: Option<Hash>,
-        /// The content that an edit leaves.
-        after: Option<Hash>,
-    },
+    Started(Intent),
     /// Children work for it.
     Delegated {
         /// All children of the call.
@@ -32,6 +26,33 @@ pub enum CallProgress {
     },
     /// It is answered.
     Answered,
+}
+
+/// What is about to happen when a tool runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Intent {
+    /// What running it twice would mean.
+    pub effect: Effect,
+    /// The content that an edit found.
+    pub before: Option<Hash>,
+    /// The content that an edit leaves.
+    pub after: Option<Hash>,
+    /// What the far side is lent, where the tool hands work on.
+    pub lent: Amount,
+}
+
+impl CallProgress {
+    /// What the call was lent for work that it hands on.
+    fn lent(&self) -> Amount {
+        match self {
+            CallProgress::Started(intent) => intent.lent,
+            CallProgress::New
+            | CallProgress::Asked
+            | CallProgress::Decided(_)
+            | CallProgress::Delegated { .. }
+            | CallProgress::Answered => Amount::default(),
+        }
+    }
 }
 
 /// One call.
@@ -96,16 +117,10 @@ impl Calls {
         self.list.iter().filter(|call| call.progress != CallProgress::Answered).map(|call| call.id).collect()
     }
 
-    pub(super) fn started(
-        &mut self,
-        call: CallId,
-        effect: Effect,
-        before: Option<Hash>,
-        after: Option<Hash>,
-    ) {
-        if let Some(progress) = self.open_mut(call) {
-            *progress = CallProgress::Started { effect, before, after };
-        }
+    /// Marks the call as started, and gives what it was lent for an earlier start; none where it is none of ours.
+    pub(super) fn started(&mut self, call: CallId, intent: Intent) -> Option<Amount> {
+        let progress = self.open_mut(call)?;
+        Some(std::mem::replace(progress, CallProgress::Started(intent)).lent())
     }
 
     pub(super) fn asked(&mut self, call: CallId) {
@@ -144,11 +159,18 @@ impl Calls {
         }
     }
 
-    /// Marks the call as answered; false where it is none of ours or was answered before.
-    pub(super) fn ended(&mut self, call: CallId) -> bool {
-        let Some(progress) = self.open_mut(call) else { return false };
-        *progress = CallProgress::Answered;
+    /// Marks the call as answered, and gives what it was lent; none where it is none of ours or was answered before.
+    pub(super) fn ended(&mut self, call: CallId) -> Option<Amount> {
+        let lent = std::mem::replace(self.open_mut(call)?, CallProgress::Answered).lent();
         self.answered += 1;
-        true
+        Some(lent)
+    }
+
+    /// How many calls nobody has begun to see to.
+    pub(super) fn to_begin(&self) -> usize {
+        let waits = |progress: &CallProgress| {
+            matches!(progress, CallProgress::New | CallProgress::Asked | CallProgress::Decided(_))
+        };
+        self.list.iter().filter(|call| waits(&call.progress)).count()
     }
 }

@@ -147,6 +147,11 @@ impl State {
         self.calls.unanswered()
     }
 
+    /// How many calls of the last reply nobody has begun to see to.
+    pub fn calls_to_begin(&self) -> usize {
+        self.calls.to_begin()
+    }
+
     /// How often the model failed at the current turn.
     pub fn faults(&self) -> u32 {
         self.faults

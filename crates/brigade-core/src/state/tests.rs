@@ -90,11 +90,11 @@ fn transient() -> CallFault {
 }
 
 fn tool_started(turn: u32, index: u32) -> Event {
-    Event::ToolStarted { call: call(turn, index), effect: Effect::Pure, before: None, after: None }
+    Event::tool_started(call(turn, index), Effect::Pure)
 }
 
 fn tool_ended(turn: u32, index: u32, text: &str) -> Event {
-    Event::ToolEnded { call: call(turn, index), output: ToolOutput::ok(text) }
+    Event::tool_ended(call(turn, index), ToolOutput::ok(text))
 }
 
 fn delegated(turn: u32, index: u32, budget: Budget) -> Event {
@@ -679,7 +679,7 @@ fn carry_on(story: &mut Story) {
                         let outcome = Outcome::new(Status::Done, "");
                         story.then(Event::Returned { child, outcome, spent: used(1) });
                     }
-                    story.then(Event::ToolEnded { call, output: ToolOutput::ok("answered later") });
+                    story.then(Event::tool_ended(call, ToolOutput::ok("answered later")));
                 }
             }
             Step::End(outcome) => {
@@ -1009,7 +1009,7 @@ fn calls_are_named_once() {
     // A runner that folds the log anew sees to all that have no answer.
     story.crash().next(Step::RunCalls(vec![call(1, 0), call(1, 2)])).next(Step::Wait);
     assert_eq!(story.state.unanswered(), [call(1, 0), call(1, 2)]);
-    assert!(matches!(story.state.call(call(1, 0)).unwrap().progress, CallProgress::Started { .. }));
+    assert!(matches!(story.state.call(call(1, 0)).unwrap().progress, CallProgress::Started(_)));
     story.then(tool_ended(1, 0, "")).then(tool_ended(1, 2, "")).crash().next(Step::CallModel(Purpose::Turn));
 }
 
@@ -1193,7 +1193,7 @@ fn equal_messages_have_equal_fingerprints() {
     ] {
         assert_eq!(print(other), (one, messages.clone()));
     }
-    let failed = Event::ToolEnded { call: call(1, 1), output: ToolOutput::error("y") };
+    let failed = Event::tool_ended(call(1, 1), ToolOutput::error("y"));
     for other in [
         [calls(), tool_ended(1, 0, "y"), tool_ended(1, 1, "x"), heard("w")],
         [calls(), tool_ended(1, 0, "x"), failed, heard("w")],
@@ -1281,9 +1281,9 @@ fn hostile_numbers_do_no_harm() {
         Event::Heard { from: Speaker::Person, text: blob() },
         Event::Replied { turn: most, reply: long.clone(), spent },
         Event::Replied { turn: most, reply: long, spent: Spent::default() },
-        Event::ToolEnded { call: CallId { turn: most, index: 0 }, output: ToolOutput::ok(blob()) },
-        Event::ToolEnded { call: CallId { turn: most, index: 1 }, output: ToolOutput::ok(blob()) },
-        Event::ToolEnded { call: far, output: ToolOutput::ok(blob()) },
+        Event::tool_ended(CallId { turn: most, index: 0 }, ToolOutput::ok(blob())),
+        Event::tool_ended(CallId { turn: most, index: 1 }, ToolOutput::ok(blob())),
+        Event::tool_ended(far, ToolOutput::ok(blob())),
         Event::Delegated {
             call: far,
             child: root().child(far),

@@ -46,6 +46,7 @@ pub(crate) struct Books {
     spent: Amount,
     reserved: Amount,
     lent: BTreeMap<SessionId, Amount>,
+    lent_to_tools: BTreeMap<CallId, Amount>,
     turns: BTreeSet<u32>,
     purpose: Option<Purpose>,
     last_words: u32,
@@ -58,7 +59,8 @@ pub(crate) struct Books {
 
 impl Books {
     fn lent(&self) -> Amount {
-        self.lent.values().fold(Amount::default(), |sum, loan| sum.plus(*loan))
+        let loans = self.lent.values().chain(self.lent_to_tools.values());
+        loans.fold(Amount::default(), |sum, loan| sum.plus(*loan))
     }
 
     fn enter(&mut self, event: &Event) {
@@ -100,8 +102,15 @@ impl Books {
                 self.reserved = Amount::default();
                 self.spent = self.spent.plus(spent.amount());
             }
-            Event::ToolEnded { call, .. } => {
-                assert!(self.open_calls.remove(call), "{call} is answered twice")
+            Event::ToolStarted { call, lent, .. } => {
+                assert!(self.open_calls.contains(call) && !self.is_cancelled);
+                let before = self.lent_to_tools.insert(*call, *lent).unwrap_or_default();
+                assert!(before.is_nothing(), "{call} is lent to twice");
+            }
+            Event::ToolEnded { call, spent, .. } => {
+                assert!(self.open_calls.remove(call), "{call} is answered twice");
+                self.lent_to_tools.remove(call);
+                self.spent = self.spent.plus(spent.amount());
             }
             Event::Delegated { child, grant, .. } => {
                 assert!(self.is_running && !self.is_cancelled, "lent after a cancel");
@@ -126,12 +135,12 @@ impl Books {
                 assert!(self.open_calls.is_empty(), "an end with calls unanswered");
                 let says_cancelled = matches!(outcome.status, Status::Cancelled { .. } | Status::Lost { .. });
                 assert!(!self.is_cancelled || says_cancelled, "{outcome:?} after a cancel");
+                assert!(self.lent_to_tools.is_empty(), "an end with loans of tools out");
                 assert!(self.lent.is_empty() && self.reserved == Amount::default(), "an end with loans out");
                 self.is_running = false;
             }
             Event::Resumed { .. }
             | Event::Heard { .. }
-            | Event::ToolStarted { .. }
             | Event::Asked { .. }
             | Event::Answered { .. }
             | Event::Said { .. }
@@ -321,10 +330,10 @@ impl Run {
 
     fn see_to(&mut self, call: CallId, world: &mut World) {
         let progress = self.state.call(call).unwrap().progress.clone();
-        let ended = || Event::ToolEnded { call, output: ToolOutput::ok("out") };
+        let ended = self.ended(call, world);
         let event = match progress {
             CallProgress::New | CallProgress::Decided(_) => match world.chance.below(5) {
-                0 => ended(),
+                0 => ended.clone(),
                 1 => Event::Asked {
                     call,
                     what: "?".into(),
@@ -333,7 +342,7 @@ impl Run {
                     until: 1,
                     default: Answer::Once,
                 },
-                2 => Event::ToolStarted { call, effect: Effect::Opaque, before: None, after: None },
+                2 => self.started(call, Effect::Opaque, world),
                 _ => self.delegated(call, world),
             },
             CallProgress::Asked => {
@@ -343,13 +352,42 @@ impl Run {
             }
             CallProgress::Delegated { out, .. } if out > 0 => return self.return_one(world),
             CallProgress::Delegated { .. } if world.chance.below(4) == 1 => self.delegated(call, world),
-            CallProgress::Started { .. } | CallProgress::Delegated { .. } => ended(),
+            CallProgress::Started(_) | CallProgress::Delegated { .. } => ended.clone(),
             CallProgress::Answered => panic!("{call} is answered"),
         };
         if !self.offer(event, world) && !matches!(progress, CallProgress::Asked) {
             // Denied, stopped or not to be paid: the model is told.
-            self.record(ended(), world);
+            self.record(ended, world);
         }
+    }
+
+    /// A tool begins, now and then with a loan.
+    fn started(&self, call: CallId, effect: Effect, world: &mut World) -> Event {
+        let ledger = self.state.ledger();
+        let free = ledger.granted().less(ledger.committed());
+        let lent = match world.chance.below(4) {
+            0 => Amount::default(),
+            1 => Amount { tokens: world.chance.below(9000), usd: world.chance.below(9000), agents: 1 },
+            parts => free.share(parts).counted_by(&ledger.granted()),
+        };
+        Event::ToolStarted { call, effect, before: None, after: None, lent }
+    }
+
+    /// A call is answered; of what it was lent, a part is gone or all of it is in doubt.
+    fn ended(&self, call: CallId, world: &mut World) -> Event {
+        let lent = match self.state.call(call).map(|state| &state.progress) {
+            Some(CallProgress::Started(intent)) => intent.lent,
+            _ => Amount::default(),
+        };
+        let spent = match world.chance.below(3) {
+            0 => Spent::doubtful(lent),
+            _ => {
+                let used = world.chance.part_of(lent);
+                let usage = Usage { output: used.tokens, ..Usage::default() };
+                Spent { usage, usd: used.usd, agents: lent.agents, ..Spent::default() }
+            }
+        };
+        Event::ToolEnded { call, output: ToolOutput::ok("out"), spent }
     }
 
     fn delegated(&mut self, call: CallId, world: &mut World) -> Event {
@@ -463,8 +501,8 @@ impl Run {
                 Event::Called { turn, attempt, purpose, reserved, request: Hash::of(b"") }
             }
             2 if self.state.open_call().is_some() => self.answer_of_the_model(world),
-            3 => Event::ToolStarted { call, effect: Effect::Pure, before: None, after: None },
-            4 => Event::ToolEnded { call, output: ToolOutput::error("no") },
+            3 => self.started(call, Effect::Pure, world),
+            4 => self.ended(call, world),
             5..=7 => self.delegated(call, world),
             8 if !self.state.loans().is_empty() => return self.return_one(world),
             9 | 10 => Event::Ended { outcome: Outcome::new(status, ""), spent },
@@ -504,7 +542,7 @@ impl Run {
                         self.return_one(world);
                     }
                     for call in self.state.unanswered() {
-                        self.record(Event::ToolEnded { call, output: ToolOutput::ok("closed") }, world);
+                        self.record(Event::tool_ended(call, ToolOutput::ok("closed")), world);
                     }
                 }
                 Step::End(outcome) => {
@@ -619,7 +657,7 @@ proptest! {
 #[test]
 fn chance_meets_every_kind_of_end() {
     let mut statuses = BTreeSet::new();
-    let (mut overruns, mut deepest) = (0, 0);
+    let (mut overruns, mut deepest, mut lent) = (0, 0, 0);
     let mut number = 1u32;
     for _ in 0..400 {
         let mut numbers = Vec::new();
@@ -632,6 +670,7 @@ fn chance_meets_every_kind_of_end() {
             match &record.event {
                 Event::Ended { outcome, .. } => drop(statuses.insert(outcome.status.word())),
                 Event::Replied { spent, .. } if spent.overrun != Amount::default() => overruns += 1,
+                Event::ToolStarted { lent: loan, .. } => lent += u32::from(!loan.is_nothing()),
                 Event::Started { depth, .. } => deepest = deepest.max(*depth),
                 _ => {}
             }
@@ -642,5 +681,8 @@ fn chance_meets_every_kind_of_end() {
         ["cancelled", "done", "failed", "incomplete"].iter().all(|word| statuses.contains(word)),
         "{statuses:?}"
     );
-    assert!(overruns > 10 && deepest >= 3, "{overruns} overruns, depth {deepest}");
+    assert!(
+        overruns > 10 && deepest >= 3 && lent > 50,
+        "{overruns} overruns, depth {deepest}, {lent} loans of tools"
+    );
 }

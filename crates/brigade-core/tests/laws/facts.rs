@@ -56,8 +56,8 @@ pub(crate) fn samples() -> Vec<Event> {
         Event::Resumed { epoch: u64::MAX, downtime: 0 },
         Event::Replied { turn: 1, reply, spent },
         Event::Replied { turn: 1, reply: Reply::default(), spent: Spent::default() },
-        Event::ToolEnded { call, output: ToolOutput::error(text()) },
-        Event::ToolEnded { call, output: ToolOutput::ok("") },
+        Event::tool_ended(call, ToolOutput::error(text())),
+        Event::ToolEnded { call, output: ToolOutput::ok(""), spent },
         Event::Delegated { call, child: session.child_of_many(call, 4), delegation, agent: hash, grant },
         Event::Said { call, text: Text::Blob { blob: hash, bytes: 0 } },
         Event::Compacted { summary: text(), keep_from: u32::MAX },
@@ -85,7 +85,9 @@ pub(crate) fn samples() -> Vec<Event> {
     events.extend(faults.map(|cause| Event::CallFailed { turn: 1, attempt: 2, cause, spent }));
     for effect in [Effect::Pure, Effect::Keyed, Effect::Edit, Effect::Opaque] {
         for (before, after) in [(None, None), (None, Some(hash)), (Some(hash), Some(hash))] {
-            events.push(Event::ToolStarted { call, effect, before, after });
+            for lent in [Amount::default(), amount] {
+                events.push(Event::ToolStarted { call, effect, before, after, lent });
+            }
         }
     }
     for answer in [

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use brigade_core::Hop;
+use brigade_core::account::Account;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-    CancelledNotificationParam, ClientRequest, InputRequest, InputRequiredResult, InputResponses, JsonObject,
-    MetaObject, RequestId, RequestMetaObject, ServerResult,
+    CancelledNotificationParam, ClientRequest, ErrorCode, InputRequest, InputRequiredResult, InputResponses,
+    JsonObject, MetaObject, RequestId, RequestMetaObject, ServerResult,
 };
 use rmcp::service::PeerRequestOptions;
 use rmcp::{Peer, RoleClient, ServiceError};
@@ -16,6 +16,7 @@ use serde_json::json;
 use super::connect::Connection;
 use super::patience::Listener;
 use crate::task::spawn;
+use crate::tool::{Purse, ToolContext};
 
 /// How often a server may ask back within one call.
 const MOST_ROUNDS: usize = 8;
@@ -31,17 +32,20 @@ pub(super) async fn call_tool(
     connection: &Connection,
     tool: &str,
     arguments: JsonObject,
-    hop: &Hop,
+    context: &ToolContext,
     listener: &Arc<Listener>,
 ) -> Result<CallToolResult, Failure> {
     let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
     let mut meta = JsonObject::new();
-    hop.put(&mut meta);
+    context.hop.put(&mut meta);
+    context.purse.hand_on();
     for _ in 0..MOST_ROUNDS {
-        let answer =
-            ask(connection, params.clone(), meta.clone(), listener).await.map_err(Failure::Service)?;
-        match answer {
-            ServerResult::CallToolResult(result) => return Ok(result),
+        let answer = ask(connection, params.clone(), meta.clone(), listener).await;
+        match answer.inspect_err(|error| refused(error, &context.purse)).map_err(Failure::Service)? {
+            ServerResult::CallToolResult(result) => {
+                settle(&result, &context.purse);
+                return Ok(result);
+            }
             ServerResult::InputRequiredResult(asked) => {
                 params.input_responses = declined(&asked)?;
                 params.request_state = asked.request_state;
@@ -50,6 +54,23 @@ pub(super) async fn call_tool(
         }
     }
     Err(Failure::Words("it asked back again and again"))
+}
+
+/// Books what the far side says that it used. Where that cannot be read, nobody knows.
+fn settle(result: &CallToolResult, purse: &Purse) {
+    let account = result.meta.as_ref().map_or(Ok(None), |meta| Account::in_meta(meta));
+    if let Ok(account) = account {
+        purse.settle(account.as_ref());
+    }
+}
+
+/// Nothing was begun where the server did not understand the call.
+fn refused(error: &ServiceError, purse: &Purse) {
+    if let ServiceError::McpError(error) = error
+        && matches!(error.code, ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND)
+    {
+        purse.settle(None);
+    }
 }
 
 /// Sends a call and waits for the answer. The server is told where nobody waits any more.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brigade_core::ToolOutput;
 use rmcp::ServiceError;
-use rmcp::model::{ErrorCode, JsonObject, PaginatedRequestParams, ServerCapabilities, Tool};
+use rmcp::model::{ErrorCode, Implementation, JsonObject, PaginatedRequestParams, ServerCapabilities, Tool};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -46,6 +46,7 @@ pub(super) struct Server {
     plain: String,
     definition: Definition,
     capabilities: ServerCapabilities,
+    is_brigade: bool,
     link: Mutex<Link>,
     book: StdMutex<Book>,
     news: Arc<News>,
@@ -68,7 +69,8 @@ impl Server {
         let info = connection.peer().peer_info();
         let server = Arc::new_cyclic(|server: &Weak<Server>| Server {
             _heed: AbortOnDrop(spawn(heed(server.clone(), news.clone()))),
-            capabilities: info.map(|info| info.capabilities.clone()).unwrap_or_default(),
+            capabilities: info.as_ref().map(|info| info.capabilities.clone()).unwrap_or_default(),
+            is_brigade: info.as_ref().and_then(|info| info.server_info.as_ref()).is_some_and(is_brigade),
             link: Mutex::new(Link { connection: Arc::new(connection), since: Instant::now(), restarts: 0 }),
             book: StdMutex::new(Book::new(Heard::of(&tools))),
             news,
@@ -113,6 +115,11 @@ impl Server {
     /// Whether calls leave this machine.
     pub(super) fn is_elsewhere(&self) -> bool {
         matches!(self.definition.way, Way::Http(_))
+    }
+
+    /// Whether it says that it is a Brigade too, and so knows what to do with a loan.
+    pub(super) fn is_brigade(&self) -> bool {
+        self.is_brigade
     }
 
     /// What the server says that it has.
@@ -174,7 +181,7 @@ impl Server {
             let connection = self.connection().await?;
             self.ask_what_changed(&connection).await?;
             self.still_as_approved(theirs)?;
-            let answer = request::call_tool(&connection, theirs, arguments, &context.hop, &listener).await;
+            let answer = request::call_tool(&connection, theirs, arguments, context, &listener).await;
             match answer {
                 Ok(result) => Ok(content::output(&result)),
                 Err(Failure::Service(error)) => Err(words(&connection, error).await),
@@ -283,6 +290,11 @@ async fn heed(server: Weak<Server>, news: Arc<News>) {
         let Some(server) = server.upgrade() else { return };
         server.catch_up().await;
     }
+}
+
+/// Whether it is what `brigade mcp` calls itself.
+fn is_brigade(server: &Implementation) -> bool {
+    server.name == "brigade"
 }
 
 /// Connects, and asks for the tools.

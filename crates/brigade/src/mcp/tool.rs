@@ -54,6 +54,10 @@ impl AnyTool for ServerTool {
         self.server.is_elsewhere()
     }
 
+    fn hands_on(&self) -> bool {
+        self.effect == Effect::Opaque && self.server.is_brigade()
+    }
+
     fn change(&self) -> Option<Change> {
         self.server.change(&self.theirs)
     }

@@ -8,14 +8,14 @@ use brigade_core::faces::{DELEGATION_TOOLS, MESSAGE};
 use brigade_core::grant::Access;
 use brigade_core::message::Stop;
 use brigade_core::permission::{Action, Kind, Subject};
-use brigade_core::state::CallProgress;
-use brigade_core::{CallId, Event, Hash, ToolCall, ToolOutput, json};
+use brigade_core::state::{CallProgress, Intent};
+use brigade_core::{Amount, Budget, CallId, Event, Hash, Spent, ToolCall, ToolOutput, json};
 use serde_json::Value;
 
 use super::ask::{Judgement, Leave, denial};
 use super::{Driver, Fatal, Inbox};
 use crate::live::Live;
-use crate::tool::{AnyTool, EditPlan, Files, Teller, ToolContext};
+use crate::tool::{AnyTool, EditPlan, Files, Purse, Teller, ToolContext};
 
 /// How long a tool may take to end after it was told to stop.
 const STOP_TIME: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const STALE_TIME: Duration = Duration::from_secs(10);
 
 /// What is to happen with a call once its intent is durable.
 enum Work {
-    Run { call: CallId, tool: Arc<dyn AnyTool>, arguments: Value },
+    Run { call: CallId, tool: Arc<dyn AnyTool>, arguments: Value, lent: Option<Budget> },
     Write { call: CallId, plan: EditPlan },
 }
 
@@ -60,9 +60,9 @@ impl Driver {
                 self.reattach(call, &written, children).await?;
                 Ok(None)
             }
-            CallProgress::Started { effect, before, after } => {
+            CallProgress::Started(intent) => {
                 self.in_flight.insert(call);
-                self.in_doubt(call, &written, effect, before, after).await
+                self.in_doubt(call, &written, intent).await
             }
             CallProgress::Decided(Answer::Deny { word }) => {
                 self.answer(call, denial(&written.name, word.as_deref()));
@@ -115,8 +115,12 @@ impl Driver {
             self.editing = Some(call);
             return self.start_edit(call, tool, arguments).await.map(Some);
         }
-        self.record(Event::ToolStarted { call, effect: tool.effect(), before: None, after: None });
-        Ok(Some(Work::Run { call, tool, arguments }))
+        let lent = tool.hands_on().then(|| self.far_share());
+        let granted = self.state.ledger().granted();
+        let loan = lent.map(|lent| lent.counted_by(&granted)).unwrap_or_default();
+        let effect = tool.effect();
+        self.record(Event::ToolStarted { call, effect, before: None, after: None, lent: loan });
+        Ok(Some(Work::Run { call, tool, arguments, lent }))
     }
 
     /// Goes on with edits that waited for another one.
@@ -141,7 +145,8 @@ impl Driver {
         let plan = planned
             .map_err(|error| ToolOutput::error(format!("The edit could not be planned: {error}")))??;
         let after = Some(Hash::of(&plan.content));
-        self.record(Event::ToolStarted { call, effect: Effect::Edit, before: plan.before, after });
+        let (before, lent) = (plan.before, Amount::default());
+        self.record(Event::ToolStarted { call, effect: Effect::Edit, before, after, lent });
         Ok(Work::Write { call, plan })
     }
 
@@ -210,9 +215,7 @@ impl Driver {
         &mut self,
         call: CallId,
         written: &ToolCall,
-        effect: Effect,
-        before: Option<Hash>,
-        after: Option<Hash>,
+        Intent { effect, before, after, .. }: Intent,
     ) -> Result<Option<Work>, Fatal> {
         let unknown = |what: &str| ToolOutput::error(format!("interrupted, outcome unknown: {what}"));
         match effect {
@@ -280,19 +283,22 @@ impl Driver {
 
     /// Runs a call whose intent is durable.
     fn launch(&mut self, work: Work) {
-        let (call, future) = match work {
-            Work::Run { call, tool, arguments } => {
+        let (call, purse, future) = match work {
+            Work::Run { call, tool, arguments, lent } => {
+                let purse = lent.map(Purse::new).unwrap_or_default();
+                let nothing = || self.state.ledger().granted().used_up();
                 let context = ToolContext {
                     session: self.state.session().clone(),
                     call,
                     files: self.kit.files.clone(),
                     shell: self.tree.settings().shell.clone(),
                     stop: self.stop.subscribe(),
-                    hop: self.hop(),
+                    hop: self.hop().lending(lent.unwrap_or_else(nothing)),
+                    purse: purse.clone(),
                     teller: self.teller(),
                 };
                 let run = async move { tool.run(arguments, &context).await };
-                (call, futures::future::Either::Left(run))
+                (call, purse, futures::future::Either::Left(run))
             }
             Work::Write { call, plan } => {
                 let files = self.kit.files.clone();
@@ -307,14 +313,15 @@ impl Driver {
                         Err(error) => ToolOutput::error(format!("{path} could not be written: {error}")),
                     }
                 };
-                (call, futures::future::Either::Right(write))
+                (call, Purse::default(), futures::future::Either::Right(write))
             }
         };
         // A conflict may have shown, before the intent was durable, that the session is stopped.
         let intent_stands =
-            matches!(self.state.call(call).map(|state| &state.progress), Some(CallProgress::Started { .. }));
+            matches!(self.state.call(call).map(|state| &state.progress), Some(CallProgress::Started(_)));
         if !intent_stands || self.state.stopping().is_some() {
-            self.answer(call, ToolOutput::error("Not started: the session was stopped"));
+            let output = ToolOutput::error("Not started: the session was stopped");
+            self.answer_with(call, output, Spent::default());
             return;
         }
         self.running_tools += 1;
@@ -330,7 +337,7 @@ impl Driver {
                 output = safe => output.unwrap_or_else(|_| ToolOutput::error("The tool failed in an unexpected way")),
                 () = told_to_stop => ToolOutput::error("interrupted, outcome unknown: it did not stop in time"),
             };
-            let _ = sender.send(Inbox::ToolDone(Box::new((call, output))));
+            let _ = sender.send(Inbox::ToolDone(Box::new((call, output, purse.spent()))));
         });
     }
 

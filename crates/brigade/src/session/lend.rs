@@ -182,6 +182,20 @@ impl Driver {
         }
     }
 
+    /// What a call is lent for work that it hands on to another Brigade: an equal part of what is free for the calls
+    /// of this reply that have not begun. The session keeps such a part for itself, since after a crash nobody can say
+    /// what became of the others.
+    pub(super) fn far_share(&self) -> Budget {
+        let parts = self.state.calls_to_begin().max(1) as u64 + 1;
+        let free = self.state.lendable(self.meter());
+        // Half an agent is none: of agents, the first calls get more rather than all of them nothing.
+        let agents = match free.agents {
+            Limit::AtMost(agents) => Limit::AtMost(agents.div_ceil(parts)),
+            Limit::Unlimited => Limit::Unlimited,
+        };
+        Budget { agents, ..free.share(parts) }
+    }
+
     fn child_round(&self, waiting: &Waiting, budget: Budget) -> Round {
         let limits = &self.tree.settings().limits;
         let delegation = waiting.delegation.clone();
@@ -240,8 +254,7 @@ impl Driver {
         loan.is_some_and(|loan| loan.round.delegation.waiting == Wait::Detachable)
     }
 
-    fn start_child(&mut self, child: SessionId, mut driver: Box<Driver>) {
-        driver.agents_above = self.state.ledger().free().agents;
+    fn start_child(&mut self, child: SessionId, driver: Box<Driver>) {
         let inbox = driver.inbox();
         if let Some(by) = self.state.stopper() {
             // The stop came after the loan and before the start: those that were told did not include this child.

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use tokio::time::Instant;
 
 use super::{Driver, Fatal, compact};
-use crate::external;
+use crate::external::{self, Reported};
 use crate::jitter::jitter;
 use crate::live::Live;
 use crate::model::{Chunk, Ingest, ModelError, Request};
@@ -81,8 +81,8 @@ enum Cost {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Used {
     usage: Usage,
-    /// The account of an external agent: tokens and nano-dollars.
-    reported: (Usage, u64),
+    /// The account of an external agent.
+    reported: Reported,
 }
 
 impl Driver {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use brigade::Secret;
 use brigade::mcp::{Definition, Program, Servers, Way};
-use brigade::tool::{AnyTool, Files, Teller, ToolContext, Workspace};
+use brigade::tool::{AnyTool, Files, Purse, Teller, ToolContext, Workspace};
 use brigade_core::permission::Permissions;
 use brigade_core::{CallId, Hop, SessionId, ToolOutput};
 use brigade_sandbox::GuardCommand;
@@ -141,6 +141,7 @@ impl World {
             shell: None,
             stop: self.stop.subscribe(),
             hop: self.hop(),
+            purse: Purse::default(),
             teller: Teller::new({
                 let told = self.told.clone();
                 move |line| told.lock().unwrap().push(line)

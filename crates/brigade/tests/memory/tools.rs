@@ -34,6 +34,7 @@ impl World {
             shell: None,
             stop: watch::channel(false).1,
             hop: brigade_core::Hop::default(),
+            purse: brigade::tool::Purse::default(),
             teller: brigade::tool::Teller::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -175,7 +175,7 @@ impl Scene {
         let mut answers: Vec<_> = records
             .into_iter()
             .filter_map(|record| match record.event {
-                Event::ToolEnded { call, output } => Some((call, output.text.to_string())),
+                Event::ToolEnded { call, output, .. } => Some((call, output.text.to_string())),
                 _ => None,
             })
             .collect();

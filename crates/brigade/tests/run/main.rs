@@ -11,6 +11,7 @@ mod delegate;
 mod edges;
 mod examples;
 mod faces;
+mod far;
 mod fence;
 mod hops;
 mod long;

@@ -86,7 +86,7 @@ impl Stage {
         let mut answers: Vec<_> = events
             .into_iter()
             .filter_map(|event| match event {
-                Event::ToolEnded { call, output } => Some((call, output.text.to_string())),
+                Event::ToolEnded { call, output, .. } => Some((call, output.text.to_string())),
                 _ => None,
             })
             .collect();

@@ -82,6 +82,7 @@ impl World {
             shell: None,
             stop: watch::channel(false).1,
             hop: brigade_core::Hop::default(),
+            purse: brigade::tool::Purse::default(),
             teller: brigade::tool::Teller::default(),
         }
     }

@@ -139,6 +139,7 @@ fn run(settings: &WebSettings, rules: Permissions, tool: &str, arguments: Value)
         shell: None,
         stop: watch::channel(false).1,
         hop: brigade_core::Hop::default(),
+        purse: brigade::tool::Purse::default(),
         teller: brigade::tool::Teller::default(),
     };
     let toolbox = Toolbox::new().with_web(settings.clone());

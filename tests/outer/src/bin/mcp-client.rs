@@ -16,7 +16,7 @@ use std::time::Duration;
 use brigade::Secret;
 use brigade::mcp::login::{Attempt, Client, Login, Who};
 use brigade::mcp::{Address, Definition, Servers, Way};
-use brigade::tool::{AnyTool, Files, Teller, ToolContext, Workspace};
+use brigade::tool::{AnyTool, Files, Purse, Teller, ToolContext, Workspace};
 use brigade_core::permission::Permissions;
 use brigade_core::{CallId, Hop, SessionId, ToolOutput};
 use serde_json::{Map, Value, json};
@@ -169,6 +169,7 @@ impl Person {
             shell: None,
             stop: stopped,
             hop: Hop::default(),
+            purse: Purse::default(),
             teller: Teller::default(),
         };
         Ok(found.run(arguments, &context).await)

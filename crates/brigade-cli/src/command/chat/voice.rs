@@ -148,7 +148,7 @@ impl Voice {
                 self.replied(reply.text.as_str())
             }
             Event::CallFailed { cause, .. } => self.failed(cause),
-            Event::ToolEnded { call, output } => {
+            Event::ToolEnded { call, output, .. } => {
                 let what = view.call(&record.session, *call);
                 if output.is_error() {
                     let cause = first_line(output.text.as_str());

@@ -206,6 +206,11 @@ const ACP_SERVER: Kind = Section(&[
         Dollars,
         "Dollars that a session of it is lent; left out, none, and those that it reports count for nothing",
     ),
+    (
+        "max_agents",
+        Number,
+        "Agents that a session of it is lent, where it is a Brigade that delegates in its turn; left out, none",
+    ),
     ("agents", Named(&ACP_AGENT), "Its agents, by name"),
 ]);
 
