@@ -7,6 +7,7 @@
 //! A peer is not trusted. Lines, queues and texts are bounded, every wait has an end, and a program that breaks the
 //! protocol is ended: that costs the sessions on it, and nothing else.
 
+mod aside;
 mod ask;
 mod calls;
 mod fate;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use brigade::Secret;
 use brigade_sandbox::GuardCommand;
 
+pub use aside::Aside;
 pub use pool::Acp;
 
 /// A program that speaks the protocol.

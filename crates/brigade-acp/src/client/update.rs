@@ -2,8 +2,8 @@
 
 use agent_client_protocol::v1::schema::{ContentBlock, Cost, SessionUpdate, ToolCallStatus, ToolCallUpdate};
 use brigade::model::Chunk;
-use serde_json::{Value, json};
 
+use super::aside::Aside;
 use super::session::Notes;
 use super::short;
 
@@ -25,7 +25,7 @@ pub(super) struct Told {
     /// Whether something was done since the last words.
     paused: bool,
     thought: String,
-    kept: Vec<Value>,
+    kept: Vec<Aside>,
     kept_bytes: usize,
 }
 
@@ -61,20 +61,19 @@ impl Told {
                 let (kind, status) = (call.fields.kind, call.fields.status);
                 let title = call.fields.title.as_deref().map(short).unwrap_or_default();
                 out.push(Chunk::Waiting(title.clone()));
-                self.keep(json!({ "tool_call": title, "kind": kind, "status": status }));
+                self.keep(Aside::ToolCall { tool_call: Some(title), kind, status });
             }
             SessionUpdate::ToolCallUpdate(call) => {
                 notes.calls.learn(&call.tool_call_id.0, &call.fields);
                 let status = call.fields.status;
                 if matches!(status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed)) {
-                    let title = call.fields.title.as_deref().map(short);
-                    self.keep(json!({ "tool_call": title, "status": status }));
+                    let tool_call = call.fields.title.as_deref().map(short);
+                    self.keep(Aside::ToolCall { tool_call, kind: None, status });
                 }
             }
             SessionUpdate::Plan(plan) => {
-                let entries: Vec<String> =
-                    plan.entries.iter().take(50).map(|entry| short(&entry.content)).collect();
-                self.keep(json!({ "plan": entries }));
+                let plan = plan.entries.iter().take(50).map(|entry| short(&entry.content)).collect();
+                self.keep(Aside::Plan { plan });
             }
             SessionUpdate::UsageUpdate(usage) => {
                 if let Some(usd) = usage.cost.as_ref().and_then(nano_dollars) {
@@ -105,9 +104,9 @@ impl Told {
         self.text > 0
     }
 
-    fn keep(&mut self, what: Value) {
+    fn keep(&mut self, what: Aside) {
         let thought = std::mem::take(&mut self.thought);
-        let thought = (!thought.is_empty()).then(|| json!({ "thought": thought }));
+        let thought = (!thought.is_empty()).then_some(Aside::Thought { thought });
         for what in thought.into_iter().chain([what]) {
             self.kept_bytes += what.to_string().len();
             if self.kept.len() < MOST_KEPT && self.kept_bytes <= MOST_KEPT_BYTES {
@@ -120,9 +119,9 @@ impl Told {
     pub(super) fn finish(mut self) -> Option<Chunk> {
         if !self.thought.is_empty() {
             let thought = std::mem::take(&mut self.thought);
-            self.keep(json!({ "thought": thought }));
+            self.keep(Aside::Thought { thought });
         }
-        (!self.kept.is_empty()).then(|| Chunk::Opaque(json!({ "external": self.kept }).to_string()))
+        if self.kept.is_empty() { None } else { Aside::write(self.kept).map(Chunk::Opaque) }
     }
 }
 
@@ -143,6 +142,8 @@ fn nano_dollars(cost: &Cost) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn update(value: Value) -> SessionUpdate {

@@ -155,6 +155,9 @@ impl Page {
         if !turn.text.trim().is_empty() {
             self.words(turn.text);
         }
+        for aside in &turn.asides {
+            self.paragraph(&format!("*{}*", inline(&fit(&safe::line(aside), LONGEST_ARGUMENT))));
+        }
         turn.calls.iter().for_each(|call| self.call(call));
     }
 

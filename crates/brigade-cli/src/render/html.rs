@@ -206,6 +206,9 @@ impl Page {
         if !turn.text.trim().is_empty() {
             self.push(&format!("<div class=\"prose\">{}</div>\n", prose(turn.text)));
         }
+        for aside in &turn.asides {
+            self.push(&format!("<p class=\"note\">{}</p>\n", line(aside)));
+        }
         turn.calls.iter().for_each(|call| self.call(call));
         self.push("</article>\n");
     }

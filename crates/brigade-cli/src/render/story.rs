@@ -5,6 +5,7 @@ mod change;
 
 use std::collections::HashMap;
 
+use brigade_acp::client::Aside;
 use brigade_core::delegation::{Outcome, Status};
 use brigade_core::event::{Answer, Speaker};
 use brigade_core::message::Stop;
@@ -93,6 +94,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) spent: Spent,
     /// What the model said.
     pub(crate) text: &'a str,
+    /// What an external agent told beside its words.
+    pub(crate) asides: Vec<String>,
     /// What it called.
     pub(crate) calls: Vec<Call<'a>>,
 }
@@ -175,7 +178,16 @@ impl<'a> Story<'a> {
         }
         let calls = (0..).zip(&reply.calls).map(|(index, call)| Call::new(CallId { turn, index }, call, at));
         self.turns.insert(turn, self.items.len());
-        self.items.push(Item::Turn(Turn { number: turn, remark, spent, text, calls: calls.collect() }));
+        let asides = reply.opaque.iter().flat_map(|block| Aside::read(block.as_str()));
+        let asides = asides.map(|aside| aside.to_string()).collect();
+        self.items.push(Item::Turn(Turn {
+            number: turn,
+            remark,
+            spent,
+            text,
+            asides,
+            calls: calls.collect(),
+        }));
     }
 
     /// Takes into account what belongs to a call. What names a call that is not in the log gets a line of its own.

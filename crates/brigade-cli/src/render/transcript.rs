@@ -99,6 +99,9 @@ impl Page {
         if !turn.text.trim().is_empty() {
             self.words(turn.text);
         }
+        for aside in &turn.asides {
+            self.line(2, DIM, &shortened(&safe::line(aside), FOLDED_LINE));
+        }
         for call in &turn.calls {
             self.call(call);
         }

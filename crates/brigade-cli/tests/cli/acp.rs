@@ -95,6 +95,22 @@ fn story_13_a_task_goes_to_an_external_agent() {
 }
 
 #[test]
+fn what_it_did_by_itself_is_shown() {
+    let home = Home::new();
+    home.write("home/config.json", &config(&home, json!({})));
+    let report = home.report(&delegating("!think first of all\n!call Look around\n!say fine"), &[]);
+    let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]["session_id"]);
+    for arguments in [
+        vec!["sessions", "show", child.as_str().unwrap()],
+        vec!["sessions", "export", session, "--format", "md"],
+        vec!["sessions", "export", session, "--format", "html"],
+    ] {
+        let shown = home.brigade(&arguments);
+        shown.exits(0).prints("thought: first of all").prints("by itself: Look around");
+    }
+}
+
+#[test]
 fn what_it_says_it_used_up_is_shown_apart() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));

@@ -1,0 +1,111 @@
+//! What an external agent told beside its words: kept in the record with its reply, and read again to be shown.
+
+use std::fmt;
+
+use agent_client_protocol::v1::schema::{ToolCallStatus, ToolKind};
+use serde::{Deserialize, Serialize};
+
+/// One thing that it told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Aside {
+    /// What it thought.
+    Thought {
+        /// In its words.
+        thought: String,
+    },
+    /// What it means to do.
+    Plan {
+        /// Step by step.
+        plan: Vec<String>,
+    },
+    /// Something that it did by itself, or that became of that.
+    ToolCall {
+        /// What it calls it.
+        tool_call: Option<String>,
+        /// What kind of work it says that it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kind: Option<ToolKind>,
+        /// How far it is.
+        #[serde(default)]
+        status: Option<ToolCallStatus>,
+    },
+}
+
+/// All of one reply, as it stands in the record.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    external: Vec<Aside>,
+}
+
+impl Aside {
+    /// Writes them for the record.
+    pub(super) fn write(asides: Vec<Aside>) -> Option<String> {
+        serde_json::to_string(&Kept { external: asides }).ok()
+    }
+
+    /// Reads what a block of a reply says that the model alone understands; nothing where it is of another kind.
+    pub fn read(block: &str) -> Vec<Aside> {
+        serde_json::from_str(block).map(|kept: Kept| kept.external).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Aside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Aside::Thought { thought } => write!(f, "thought: {}", thought.trim()),
+            Aside::Plan { plan } => write!(f, "plan: {}", plan.join("; ")),
+            Aside::ToolCall { tool_call, kind, status } => {
+                let what = tool_call.as_deref().filter(|what| !what.is_empty()).unwrap_or("a tool call");
+                match status {
+                    Some(ToolCallStatus::Completed) => write!(f, "done by itself: {what}"),
+                    Some(ToolCallStatus::Failed) => write!(f, "failed by itself: {what}"),
+                    _ => write!(f, "does by itself: {what}"),
+                }?;
+                // Its names are words in snake case.
+                match kind.and_then(|kind| serde_json::to_value(kind).ok()) {
+                    Some(serde_json::Value::String(kind)) => write!(f, " ({})", kind.replace('_', " ")),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again_and_said_in_words() {
+        let asides = vec![
+            Aside::Thought { thought: " hm\n".to_owned() },
+            Aside::Plan { plan: vec!["look".to_owned(), "mend".to_owned()] },
+            Aside::ToolCall {
+                tool_call: Some("Read a.txt".to_owned()),
+                kind: Some(ToolKind::Read),
+                status: Some(ToolCallStatus::Pending),
+            },
+            Aside::ToolCall { tool_call: None, kind: None, status: Some(ToolCallStatus::Failed) },
+        ];
+        let block = Aside::write(asides.clone()).unwrap();
+        assert_eq!(Aside::read(&block), asides);
+        let words: Vec<String> = asides.iter().map(Aside::to_string).collect();
+        assert_eq!(
+            words,
+            [
+                "thought: hm",
+                "plan: look; mend",
+                "does by itself: Read a.txt (read)",
+                "failed by itself: a tool call"
+            ]
+        );
+    }
+
+    #[test]
+    fn blocks_of_models_are_no_asides() {
+        for block in ["", "{}", r#"{"type":"thinking","thinking":"x"}"#, r#"{"external":[{"odd":1}]}"#] {
+            assert_eq!(Aside::read(block), [], "{block}");
+        }
+    }
+}
