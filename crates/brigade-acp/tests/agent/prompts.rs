@@ -53,10 +53,15 @@ async fn a_next_prompt_goes_on_with_the_session() {
     let world = World::new(script);
     let mut client = world.client().await;
     let session = client.open(&world.path()).await;
-    client.prompt(&session, "one").await.unwrap();
+    let first = client.prompt(&session, "one").await.unwrap();
     assert_eq!(client.said(&session), "First.");
-    client.prompt(&session, "two").await.unwrap();
+    let second = client.prompt(&session, "two").await.unwrap();
     assert_eq!(client.said(&session), "First.Second.");
+    // The protocol counts over the whole session, and so does the account for another Brigade.
+    let used = |end: &Value| end["usage"]["outputTokens"].as_u64().unwrap();
+    assert!(used(&second) > used(&first), "{first} {second}");
+    assert_eq!(second["_meta"]["brigade/spent"]["turns"], 2);
+    assert_eq!(second["_meta"]["brigade/spent"]["output_tokens"], second["usage"]["outputTokens"]);
 }
 
 #[tokio::test]

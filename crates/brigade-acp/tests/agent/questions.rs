@@ -1,5 +1,7 @@
 //! Questions of agents, from any depth.
 
+use std::time::Duration;
+
 use brigade_core::event::Answer;
 use brigade_core::permission::Mode;
 use serde_json::json;
@@ -82,6 +84,20 @@ async fn what_is_answered_elsewhere_is_withdrawn_and_the_late_answer_ignored() {
     client.choose(&question, "reject").await;
     client.answered(id).await.unwrap();
     assert!(world.path().join("deep.txt").exists());
+}
+
+#[tokio::test]
+async fn a_question_that_runs_out_is_withdrawn_and_means_no() {
+    let world = world().waiting_for_answers(Duration::from_millis(300));
+    let mut client = world.client().await;
+    let session = client.open(&world.path()).await;
+    let id = client.start_prompt(&session, "go").await;
+    let question = client.question().await;
+    let withdrawn = client.until(|message| message["method"] == "$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    assert_eq!(client.answered(id).await.unwrap()["stopReason"], "end_turn");
+    assert!(!world.path().join("deep.txt").exists());
+    client.leave().await;
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ pub(crate) struct World {
     script: Script,
     mode: Mode,
     depth: u32,
+    question_time: Duration,
     /// The model that the person names for all sessions.
     model: Option<&'static str>,
 }
@@ -40,6 +41,7 @@ impl World {
             script: Script::parse(script).unwrap(),
             mode: Mode::Edit,
             depth: 10,
+            question_time: Duration::from_secs(600),
             model: None,
         }
     }
@@ -50,6 +52,10 @@ impl World {
 
     pub(crate) fn no_deeper_than(self, depth: u32) -> World {
         World { depth, ..self }
+    }
+
+    pub(crate) fn waiting_for_answers(self, question_time: Duration) -> World {
+        World { question_time, ..self }
     }
 
     pub(crate) fn with_model(self, model: &'static str) -> World {
@@ -78,6 +84,7 @@ impl World {
         settings.asks = Asks::Person;
         settings.permissions.mode = self.mode;
         settings.limits.max_depth = self.depth;
+        settings.limits.question_timeout = self.question_time;
         settings.faces.swarm.max_depth = 3;
         settings.limits.retry_pause = Duration::from_millis(1);
         let named = Script::parse("[[reply]]\ntext = 'I am another.'").unwrap();
