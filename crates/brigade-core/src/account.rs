@@ -9,24 +9,27 @@ use crate::money::{Amount, Spent, Usage};
 /// The key of `_meta` that an account stands under.
 pub const KEY: &str = "brigade/spent";
 
+/// The key of a tool's `_meta` that says that a call of it takes a loan and brings an account.
+pub const LOAN: &str = "brigade/loan";
+
 /// What became of work that was handed on, as the far side says in `_meta` under [`KEY`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Account {
     /// Tokens that models read, cached or not.
     pub input_tokens: u64,
     /// Tokens that they wrote.
     pub output_tokens: u64,
-    /// Dollars for both.
-    pub usd: f64,
+    /// Nano-dollars for both.
+    pub usd: u64,
     /// Agents that were started.
     pub agents: u64,
     /// Replies of models.
     pub turns: u64,
     /// Tokens of which nobody knows whether they were used.
     pub tokens_in_doubt: u64,
-    /// Dollars for these.
-    pub usd_in_doubt: f64,
+    /// Nano-dollars for these.
+    pub usd_in_doubt: u64,
     /// Agents of which nobody knows whether they were started.
     pub agents_in_doubt: u64,
 }
@@ -46,26 +49,34 @@ impl Account {
         }
     }
 
-    /// The same in our own books, as far as it stays within what was lent. Who says that it used more than it had is
-    /// not believed: all of the loan counts as used then, and nothing beyond it.
+    /// The same in our own books, as far as it stays within what was lent: nobody can charge more than that. What goes
+    /// beyond it is noted as overrun.
     pub fn within(&self, lent: &Budget) -> Spent {
-        let usage = Usage { input: self.input_tokens, output: self.output_tokens, ..Usage::default() };
-        let in_doubt = Amount {
-            tokens: self.tokens_in_doubt,
-            usd: nanos(self.usd_in_doubt),
-            agents: self.agents_in_doubt,
+        let mut left = *lent;
+        let mut take = |wanted: Amount| {
+            let granted = Amount {
+                tokens: wanted.tokens.min(left.tokens.number()),
+                usd: wanted.usd.min(left.usd.number()),
+                agents: wanted.agents.min(left.agents.number()),
+            };
+            left = left.less(granted);
+            granted
         };
-        let spent = Spent {
-            usage,
-            usd: nanos(self.usd),
-            agents: self.agents,
+        let input = take(Amount { tokens: self.input_tokens, usd: self.usd, agents: self.agents });
+        let output = take(Amount { tokens: self.output_tokens, ..Amount::default() });
+        let doubt =
+            Amount { tokens: self.tokens_in_doubt, usd: self.usd_in_doubt, agents: self.agents_in_doubt };
+        let in_doubt = take(doubt);
+        let said = Amount { tokens: self.input_tokens, usd: self.usd, agents: self.agents };
+        let said = said.plus(Amount { tokens: self.output_tokens, ..Amount::default() }).plus(doubt);
+        Spent {
+            usage: Usage { input: input.tokens, output: output.tokens, ..Usage::default() },
+            usd: input.usd,
+            agents: input.agents,
             turns: self.turns,
             in_doubt,
+            overrun: said.minus(input.plus(output).plus(in_doubt)),
             ..Spent::default()
-        };
-        match lent.fits(spent.amount()) {
-            true => spent,
-            false => Spent::doubtful(lent.counted_by(lent)),
         }
     }
 }
@@ -75,23 +86,14 @@ impl From<&Spent> for Account {
         Account {
             input_tokens: spent.usage.input_total(),
             output_tokens: spent.usage.output,
-            usd: dollars(spent.usd),
+            usd: spent.usd,
             agents: spent.agents,
             turns: spent.turns,
             tokens_in_doubt: spent.in_doubt.tokens,
-            usd_in_doubt: dollars(spent.in_doubt.usd),
+            usd_in_doubt: spent.in_doubt.usd,
             agents_in_doubt: spent.in_doubt.agents,
         }
     }
-}
-
-fn dollars(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
-}
-
-/// Whatever is no amount of money is nothing, and what is too much is the most there is.
-fn nanos(dollars: f64) -> u64 {
-    (dollars * 1e9).round() as u64
 }
 
 #[cfg(test)]
@@ -125,31 +127,25 @@ mod tests {
     }
 
     #[test]
-    fn nobody_uses_more_than_the_loan() {
+    fn nobody_charges_more_than_the_loan() {
         let account = Account::from(&some());
-        for (lent, gone) in [
-            (
-                Budget { tokens: Limit::AtMost(22), ..Budget::UNLIMITED },
-                Amount { tokens: 22, ..Amount::default() },
-            ),
-            (
-                Budget { usd: Limit::AtMost(9), tokens: Limit::AtMost(50), ..Budget::UNLIMITED },
-                Amount { usd: 9, tokens: 50, agents: 0 },
-            ),
-            (Budget { agents: Limit::AtMost(0), ..Budget::UNLIMITED }, Amount::default()),
-        ] {
-            assert_eq!(account.within(&lent), Spent::doubtful(gone));
-        }
+        let lent = Budget { tokens: Limit::AtMost(10), ..Budget::UNLIMITED };
+        let spent = account.within(&lent);
+        assert_eq!((spent.usage.input, spent.usage.output, spent.in_doubt.tokens), (5, 5, 0));
+        assert_eq!(spent.overrun, Amount { tokens: 13, ..Amount::default() });
+        // One field that is exceeded takes nothing from the others.
+        assert_eq!((spent.usd, spent.agents, spent.in_doubt.agents), (123_456_789, 2, 1));
+        let nothing = account.within(&Budget::default());
+        assert_eq!(nothing.amount(), Amount::default());
+        let greedy = Account { input_tokens: u64::MAX, output_tokens: u64::MAX, ..Account::default() };
+        assert_eq!(greedy.within(&lent).amount(), Amount { tokens: 10, ..Amount::default() });
     }
 
     #[test]
     fn nonsense_is_no_account() {
-        for bad in [json!("much"), json!({ "agents": -1 }), json!({ "usd": "all" })] {
+        for bad in [json!("much"), json!({ "agents": -1 }), json!({ "usd": 0.5 })] {
             let meta = Map::from_iter([(KEY.to_owned(), bad.clone())]);
             assert!(Account::in_meta(&meta).is_err(), "{bad}");
         }
-        let odd = Account { usd: -4.0, usd_in_doubt: f64::INFINITY, ..Account::default() };
-        let spent = odd.within(&Budget::UNLIMITED);
-        assert_eq!((spent.usd, spent.in_doubt.usd), (0, u64::MAX));
     }
 }

@@ -137,6 +137,10 @@ pub struct Spent {
     /// What was reported above the reserve.
     #[serde(skip_serializing_if = "Amount::is_nothing")]
     pub overrun: Amount,
+    /// What of the reserve stays set aside after the call: an external agent goes on with what it was asked. The next call
+    /// takes it over; at the end of the round it is in doubt. It is no part of any sum.
+    #[serde(skip_serializing_if = "Amount::is_nothing")]
+    pub held: Amount,
     /// What external agents say they used up. It is their own account and their own bill: no budget is charged for it.
     #[serde(skip_serializing_if = "Amount::is_nothing")]
     pub reported: Amount,
@@ -157,6 +161,7 @@ impl Spent {
             turns: self.turns.saturating_add(other.turns),
             in_doubt: self.in_doubt.plus(other.in_doubt),
             overrun: self.overrun.plus(other.overrun),
+            held: Amount::default(),
             reported: self.reported.plus(other.reported),
         }
     }

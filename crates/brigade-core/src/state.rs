@@ -280,6 +280,7 @@ impl State {
             }
             Event::Ended { outcome, .. } => {
                 if self.phase == Phase::Running {
+                    self.ledger.close();
                     self.phase = Phase::Ended(outcome.clone());
                 }
             }

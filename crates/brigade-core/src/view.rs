@@ -9,7 +9,7 @@ use crate::delegation::{Face, Outcome};
 use crate::event::{Event, Record};
 use crate::faces::subagent;
 use crate::id::{CallId, Hash, SessionId};
-use crate::money::Spent;
+use crate::money::{Amount, Spent};
 use crate::state::Purpose;
 
 pub use questions::Question;
@@ -72,6 +72,8 @@ pub struct Node {
     pub children: Vec<SessionId>,
     calls: BTreeMap<CallId, String>,
     report_bytes: Option<usize>,
+    /// What stays set aside after its last call.
+    held: Amount,
 }
 
 impl Node {
@@ -268,14 +270,21 @@ impl Tree {
             children: Vec::new(),
             calls: BTreeMap::new(),
             report_bytes: None,
+            held: Amount::default(),
         })
     }
 }
 
 impl Node {
+    fn spend(&mut self, spent: &Spent) {
+        self.own = self.own.plus(*spent);
+        self.held = spent.held;
+    }
+
     fn apply(&mut self, event: &Event) {
         match event {
             Event::Called { purpose, .. } => {
+                self.held = Amount::default();
                 self.doing = match purpose {
                     Purpose::Turn => Doing::Thinking,
                     Purpose::Grace | Purpose::Summary => Doing::Finishing,
@@ -284,7 +293,7 @@ impl Node {
             }
             Event::Replied { turn, reply, spent } => {
                 self.turns += spent.turns;
-                self.own = self.own.plus(*spent);
+                self.spend(spent);
                 self.calls.clear();
                 for (index, call) in (0..).zip(&reply.calls) {
                     self.calls.insert(CallId { turn: *turn, index }, call.name.clone());
@@ -293,7 +302,7 @@ impl Node {
                     self.doing = Doing::Tool(call.name.clone());
                 }
             }
-            Event::CallFailed { spent, .. } => self.own = self.own.plus(*spent),
+            Event::CallFailed { spent, .. } => self.spend(spent),
             Event::ToolStarted { call, .. } => {
                 self.doing = Doing::Tool(self.calls.get(call).cloned().unwrap_or_default());
             }
@@ -303,7 +312,10 @@ impl Node {
                 self.tool_calls += 1;
                 self.tool_errors += u64::from(output.is_error());
             }
-            Event::Ended { outcome, .. } => self.doing = Doing::Ended(outcome.clone()),
+            Event::Ended { outcome, .. } => {
+                self.spend(&Spent::doubtful(self.held));
+                self.doing = Doing::Ended(outcome.clone());
+            }
             Event::Started { .. }
             | Event::Delegated { .. }
             | Event::Returned { .. }

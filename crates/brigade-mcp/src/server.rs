@@ -248,7 +248,9 @@ impl Server {
         call.keep();
         notes.send().await;
         let ending = ending.map_err(|error| ErrorData::internal_error(format!("{root}: {error}"), None))?;
-        let found = self.find(root.as_str(), &Reach::All).await.map_err(fault)?;
+        // Whatever is wrong now, the work was done: this is no refusal of the call.
+        let found = self.find(root.as_str(), &Reach::All).await;
+        let found = found.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(match found.output() {
             Some(output) => report::of_call(output, &root, &ending.spent),
             None => {

@@ -58,15 +58,28 @@ pub struct Terms {
     pub agents: u64,
 }
 
-/// What an external agent says that it used up.
+/// What an external agent says that it used up since it was last asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reported {
-    /// Tokens.
-    pub usage: Usage,
-    /// Nano-dollars.
-    pub usd: u64,
-    /// Agents that it started in its turn.
-    pub agents: u64,
+    /// Tokens, if it says.
+    pub usage: Option<Usage>,
+    /// Nano-dollars, if it says.
+    pub usd: Option<u64>,
+    /// Agents that it started in its turn, if it says.
+    pub agents: Option<u64>,
+    /// What it does not know itself.
+    pub in_doubt: Amount,
+    /// Whether it is done with what it was asked: there is no more to come.
+    pub is_over: bool,
+}
+
+impl Reported {
+    /// What it takes out of a budget at most, by its own account.
+    pub fn amount(&self) -> Amount {
+        let tokens = self.usage.map_or(0, |usage| usage.total());
+        let said = Amount { tokens, usd: self.usd.unwrap_or(0), agents: self.agents.unwrap_or(0) };
+        said.plus(self.in_doubt)
+    }
 }
 
 impl Terms {
@@ -89,15 +102,39 @@ impl Terms {
         }
     }
 
-    /// What a call cost by the agent's own account. It counts as far as there is a loan that it can count against.
-    pub(crate) fn cost(&self, Reported { usage, usd, agents }: Reported, reserved: Amount) -> Spent {
+    /// What a call cost by the agent's own account. It counts as far as there is a loan that it can count against. What
+    /// it has not accounted for stays set aside while it works, and is in doubt where it will never say.
+    pub(crate) fn cost(&self, said: Reported, reserved: Amount) -> Spent {
+        let (usage, usd, agents) =
+            (said.usage.unwrap_or_default(), said.usd.unwrap_or(0), said.agents.unwrap_or(0));
         let reported = Amount { tokens: usage.total(), usd, agents };
         let usage = if self.tokens == 0 { Usage::default() } else { usage };
         let usd = if self.usd == 0 { 0 } else { usd };
         // No more than it was lent: a Brigade keeps to that, and what else it may mean by the word is its own affair.
         let agents = agents.min(reserved.agents);
         let used = Amount { tokens: usage.total(), usd, agents };
-        Spent { usage, usd, agents, overrun: used.minus(reserved), reported, ..Spent::default() }
+        let left = reserved.minus(used);
+        let doubt = left.minus(left.minus(said.in_doubt));
+        let left = left.minus(doubt);
+        let unsaid = Amount {
+            tokens: if said.usage.is_none() { left.tokens } else { 0 },
+            usd: if said.usd.is_none() { left.usd } else { 0 },
+            agents: if said.agents.is_none() { left.agents } else { 0 },
+        };
+        let (in_doubt, held) = match said.is_over {
+            true => (doubt.plus(unsaid), Amount::default()),
+            false => (doubt, left),
+        };
+        Spent {
+            usage,
+            usd,
+            agents,
+            overrun: used.minus(reserved),
+            in_doubt,
+            held,
+            reported,
+            ..Spent::default()
+        }
     }
 
     /// What is set aside for a call: all that is left of the loan, since nobody knows what the agent will use.

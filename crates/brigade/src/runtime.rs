@@ -14,7 +14,7 @@ use brigade_core::grant::{Access, Authority, Grant, Refusal};
 use brigade_core::permission::{Mode, Rule, RuleError};
 use brigade_core::state::{CallProgress, Round};
 use brigade_core::{
-    Agent, Budget, CallId, Delegation, Event, Face, Hop, Limit, Record, SessionId, State, Status, ToolSpec,
+    Agent, CallId, Delegation, Event, Face, Hop, Limit, Record, SessionId, State, Status, ToolSpec,
 };
 use tokio::task::JoinHandle;
 
@@ -475,7 +475,7 @@ impl Runtime {
             Some(terms) => {
                 // It may be silent for as long as it likes, so there is always a time and a number that end it.
                 let usual = terms.timeout.map_or(settings.limits.child_timeout, Duration::from_millis);
-                budget = budget.min(Budget { agents: Limit::Unlimited, ..terms.budget() });
+                budget = budget.min(terms.budget());
                 let turns = own_turns.or(terms.turns);
                 (more.timeout.or(own_time).or(Some(usual)), more.turns.into_iter().chain(turns).min())
             }

@@ -260,7 +260,7 @@ impl Driver {
                 Step::End(outcome) => {
                     let Some(outcome) = self.fit_to_schema(outcome) else { continue };
                     let outcome = self.with_warnings(outcome);
-                    let spent = self.state.ledger().spent();
+                    let spent = self.state.ledger().spent_at_end();
                     if !self.record(Event::Ended { outcome, spent }) {
                         return Err(self.contradiction("end"));
                     }
@@ -511,6 +511,8 @@ impl Driver {
             self.editing = None;
         }
         self.in_flight.remove(&call);
+        // What a call gives back may be what children wait for.
+        self.waits_for_refund = false;
         self.record(Event::ToolEnded { call, output, spent });
     }
 

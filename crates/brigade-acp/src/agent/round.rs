@@ -108,7 +108,11 @@ impl Going<'_> {
         for update in self.narrator.rest(&**self.runtime.store()).await {
             self.office.peer().update(&update).await;
         }
-        self.answer(ending)
+        let spent = match &ending {
+            Ok(ending) => spent_in_all(&self.runtime, ending).await,
+            Err(_) => Spent::default(),
+        };
+        self.answer(ending, spent)
     }
 
     async fn see(&mut self, live: Live, turn: &Turn) {
@@ -143,10 +147,12 @@ impl Going<'_> {
         }
     }
 
-    fn answer(self, ending: Result<Ending, RunError>) -> Result<acp::PromptResponse, acp::Error> {
+    fn answer(
+        self,
+        ending: Result<Ending, RunError>,
+        spent: Spent,
+    ) -> Result<acp::PromptResponse, acp::Error> {
         let ending = ending.map_err(|error| refusal::run(&error))?;
-        // The protocol counts over all rounds of a session.
-        let spent = self.narrator.tree.spent(&self.session);
         let mut meta = Map::new();
         Account::from(&spent).put(&mut meta);
         let mut response = match &ending.outcome.status {
@@ -166,6 +172,17 @@ impl Going<'_> {
         response.usage = Some(usage(&spent));
         Ok(response.meta(meta))
     }
+}
+
+/// What all rounds of a session have used up, as the protocol counts. Agents that were left to themselves are in it with all
+/// that they were lent.
+async fn spent_in_all(runtime: &Runtime, ending: &Ending) -> Spent {
+    let Ok(records) = runtime.store().read(&ending.session, 0).await else { return ending.spent };
+    let ends = records.iter().filter_map(|record| match &record.event {
+        Event::Ended { spent, .. } => Some(*spent),
+        _ => None,
+    });
+    ends.fold(Spent::default(), Spent::plus)
 }
 
 /// Waits until somebody wants the round to stop.

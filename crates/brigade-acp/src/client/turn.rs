@@ -11,7 +11,7 @@ use brigade::external::{INTERRUPTED, Reported};
 use brigade::model::{Chunk, ModelError, Request};
 use brigade_core::account::Account;
 use brigade_core::message::Stop;
-use brigade_core::{Message, Purpose, Usage};
+use brigade_core::{Amount, Message, Purpose, Usage};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::Value;
@@ -86,6 +86,12 @@ impl Turn {
         let cause = Mask::of(&self.target.server).hide(cause);
         let cause = format!("the external agent '{}' failed: {cause}", self.target.place);
         self.out.push_back(Err(ModelError::Fatal(cause)));
+    }
+
+    /// It has accounted for its work, and there is no result.
+    fn ended_badly(&mut self, reported: Reported, cause: &str) {
+        self.out.push_back(Ok(Chunk::Reported(reported)));
+        self.fail(cause);
     }
 
     async fn open(&mut self) {
@@ -279,11 +285,15 @@ impl Turn {
         if answer.stop_reason == StopReason::EndTurn
             && let Some(words) = listening.later.take()
         {
+            learn(&session, &answer);
+            let used = untold(&session).amount();
+            self.request.hop = self.request.hop.take().map(|hop| Box::new(hop.less(used)));
             self.prompt(&session, words);
             listening.is_whole = false;
             self.step = Step::Listen(listening);
             return;
         }
+        let reported = account(&session, Some(&answer));
         let (stop, words) = match answer.stop_reason {
             StopReason::EndTurn => (Stop::End, None),
             StopReason::MaxTokens => (Stop::Length, None),
@@ -291,10 +301,9 @@ impl Turn {
             StopReason::MaxTurnRequests => {
                 (Stop::End, Some("(incomplete: the external agent reached its own limit of requests)"))
             }
-            StopReason::Cancelled => return self.fail("it says that it was cancelled"),
-            _ => return self.fail("it stopped for a reason that is not known here"),
+            StopReason::Cancelled => return self.ended_badly(reported, "it says that it was cancelled"),
+            _ => return self.ended_badly(reported, "it stopped for a reason that is not known here"),
         };
-        let reported = account(&session, Some(&answer));
         if !listening.told.spoke() {
             let said = lock(&session.notes).said.trim().to_owned();
             let said = if said.is_empty() && words.is_none() { SILENT.to_owned() } else { said };
@@ -312,32 +321,59 @@ impl Turn {
 /// What stands for an answer without a word.
 const SILENT: &str = "(the external agent ended without a word)";
 
-/// What the agent reported since the last time: it counts over the whole session.
-fn account(session: &Session, end: Option<&PromptResponse>) -> Reported {
-    let mut notes = lock(&session.notes);
-    if let Some(usage) = end.and_then(|end| end.usage.as_ref()) {
+/// Takes down what the end of a prompt says of what was used. It counts over the whole session.
+fn learn(session: &Session, end: &PromptResponse) {
+    let said = &mut lock(&session.notes).reported;
+    let account = end.meta.as_ref().and_then(|meta| Account::in_meta(meta).ok().flatten());
+    if let Some(account) = account {
+        let usage = Usage { input: account.input_tokens, output: account.output_tokens, ..Usage::default() };
+        said.usage = Some(usage);
+        said.usd = Some(account.usd);
+        said.agents = Some(account.agents);
+        said.in_doubt = Amount {
+            tokens: account.tokens_in_doubt,
+            usd: account.usd_in_doubt,
+            agents: account.agents_in_doubt,
+        };
+    }
+    if let Some(usage) = &end.usage {
         let cache_read = usage.cached_read_tokens.unwrap_or(0);
         let cache_write = usage.cached_write_tokens.unwrap_or(0);
         let output = usage.output_tokens.saturating_add(usage.thought_tokens.unwrap_or(0));
-        notes.reported.usage = Usage { input: usage.input_tokens, output, cache_read, cache_write };
+        said.usage = Some(Usage { input: usage.input_tokens, output, cache_read, cache_write });
     }
-    let meta = end.and_then(|end| end.meta.as_ref());
-    if let Some(Ok(Some(account))) = meta.map(Account::in_meta) {
-        notes.reported.agents = account.agents.saturating_add(account.agents_in_doubt);
-    }
-    let now = notes.reported;
-    let before = std::mem::replace(&mut notes.passed_on, now);
-    let usage = Usage {
-        input: now.usage.input.saturating_sub(before.usage.input),
-        output: now.usage.output.saturating_sub(before.usage.output),
-        cache_read: now.usage.cache_read.saturating_sub(before.usage.cache_read),
-        cache_write: now.usage.cache_write.saturating_sub(before.usage.cache_write),
-    };
+}
+
+/// What the agent reported and nobody was told yet.
+fn untold(session: &Session) -> Reported {
+    let notes = lock(&session.notes);
+    let (now, before) = (notes.reported, notes.passed_on);
+    let less = |now: Option<u64>, before: Option<u64>| now.map(|now| now.saturating_sub(before.unwrap_or(0)));
+    let old = before.usage.unwrap_or_default();
+    let usage = now.usage.map(|now| Usage {
+        input: now.input.saturating_sub(old.input),
+        output: now.output.saturating_sub(old.output),
+        cache_read: now.cache_read.saturating_sub(old.cache_read),
+        cache_write: now.cache_write.saturating_sub(old.cache_write),
+    });
     Reported {
         usage,
-        usd: now.usd.saturating_sub(before.usd),
-        agents: now.agents.saturating_sub(before.agents),
+        usd: less(now.usd, before.usd),
+        agents: less(now.agents, before.agents),
+        in_doubt: now.in_doubt.minus(before.in_doubt),
+        is_over: false,
     }
+}
+
+/// What is to be told now; with the end of the prompt it is all there is.
+fn account(session: &Session, end: Option<&PromptResponse>) -> Reported {
+    if let Some(end) = end {
+        learn(session, end);
+    }
+    let untold = untold(session);
+    let mut notes = lock(&session.notes);
+    notes.passed_on = notes.reported;
+    Reported { is_over: end.is_some(), ..untold }
 }
 
 fn users(messages: &[Message]) -> Vec<&str> {

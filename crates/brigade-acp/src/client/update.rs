@@ -77,7 +77,7 @@ impl Told {
             }
             SessionUpdate::UsageUpdate(usage) => {
                 if let Some(usd) = usage.cost.as_ref().and_then(nano_dollars) {
-                    notes.reported.usd = notes.reported.usd.max(usd);
+                    notes.reported.usd = notes.reported.usd.max(Some(usd));
                 }
             }
             _ => {}
@@ -194,6 +194,6 @@ mod tests {
             let usage = json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": cost});
             told.take(update(usage), &mut notes, &mut Vec::new()).unwrap();
         }
-        assert_eq!(notes.reported.usd, 500_000_000);
+        assert_eq!(notes.reported.usd, Some(500_000_000));
     }
 }

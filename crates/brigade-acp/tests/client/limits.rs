@@ -40,6 +40,47 @@ async fn tokens_that_it_is_lent_count_and_more_than_that_stops_it() {
     assert_eq!((status, over), (Status::Incomplete { limit: Which::Tokens }, 410));
 }
 
+/// What is left of the loan in doubt at the end of the child, and what is known.
+async fn booked(orders: &str, tweak: impl Fn(&mut Settings, &mut Server) + 'static) -> (Amount, u64, Amount) {
+    let stage = stage(&[orders], move |settings, server| {
+        settings.budget.tokens = Limit::AtMost(1_000_000);
+        tweak(settings, server);
+    });
+    let ending = stage.run().await;
+    let (_, spent) = child_end(&stage, &ending).await;
+    (spent.in_doubt, spent.usage.total(), spent.overrun)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_it_does_not_account_for_is_in_doubt() {
+    let lent = |_: &mut Settings, server: &mut Server| server.terms.tokens = 1000;
+    let (tokens, agents) =
+        (Amount { tokens: 1000, ..Amount::default() }, Amount { agents: 4, ..Amount::default() });
+    let nothing = Amount::default();
+    // Failed without a word, gone, or silent about it.
+    assert_eq!(booked("!fail disk full", lent).await, (tokens, 0, nothing));
+    assert_eq!(booked("!die", lent).await, (tokens, 0, nothing));
+    assert_eq!(booked("!say nothing of it", lent).await, (tokens, 0, nothing));
+    // It says what tokens it used, and cannot say how many agents.
+    let both = |_: &mut Settings, server: &mut Server| {
+        server.terms.tokens = 1000;
+        server.terms.agents = 4;
+    };
+    assert_eq!(booked("!spend 500\n!say done", both).await, (agents, 510, nothing));
+    // Out of time, it says so with its last word, and that counts once.
+    let short = |_: &mut Settings, server: &mut Server| {
+        server.terms.tokens = 1000;
+        server.terms.timeout = Some(3000);
+    };
+    assert_eq!(booked("!spend 500\n!say half\n!wait", short).await, (nothing, 510, nothing));
+    // Nor is anything given back that was set aside while it asked something.
+    let asks = |_: &mut Settings, server: &mut Server| {
+        server.terms.tokens = 1000;
+        server.terms.timeout = Some(3000);
+    };
+    assert_eq!(booked("!read a.txt\n!hang", asks).await, (tokens, 0, nothing));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_turn_limit_ends_it_with_what_it_has_said() {
     let orders = "!say first\n!read a.txt\n!read a.txt\n!read a.txt\n!hang";
@@ -80,6 +121,7 @@ async fn at_the_top_it_has_the_same_ends() {
     assert_eq!(outcome.status, Status::Incomplete { limit: Which::Time });
     assert_eq!(outcome.text.as_str(), "half");
     assert_eq!((budget.tokens, budget.usd), (Limit::AtMost(0), Limit::AtMost(0)));
+    assert_eq!(budget.agents, Limit::AtMost(0));
     // Where nobody says, it may take as long as a child.
     let second = |settings: &mut Settings, _: &mut Server| {
         settings.limits.child_timeout = Duration::from_secs(1);

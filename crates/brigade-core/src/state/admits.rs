@@ -36,7 +36,7 @@ impl State {
                 running
                     && self.stopping().is_none()
                     && self.progress(*call).is_some_and(may_start)
-                    && self.ledger.can_commit(*lent)
+                    && (lent.is_nothing() || self.ledger.can_commit(*lent))
             }
             Event::ToolEnded { call, .. } => running && self.progress(*call).is_some_and(may_be_answered),
             Event::Delegated { call, child, grant, .. } => {
@@ -92,7 +92,7 @@ impl State {
             && self.calls.all_answered()
             && purpose_fits
             && (turn, attempt) == self.upcoming()
-            && self.ledger.can_commit(reserved)
+            && self.ledger.can_reserve(reserved)
     }
 
     fn admits_end(&self, status: &Status) -> bool {

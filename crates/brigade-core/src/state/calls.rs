@@ -166,11 +166,11 @@ impl Calls {
         Some(lent)
     }
 
-    /// How many calls nobody has begun to see to.
-    pub(super) fn to_begin(&self) -> usize {
+    /// The calls that nobody has begun to see to.
+    pub(super) fn to_begin(&self) -> impl Iterator<Item = CallId> {
         let waits = |progress: &CallProgress| {
             matches!(progress, CallProgress::New | CallProgress::Asked | CallProgress::Decided(_))
         };
-        self.list.iter().filter(|call| waits(&call.progress)).count()
+        self.list.iter().filter(move |call| waits(&call.progress)).map(|call| call.id)
     }
 }

@@ -40,6 +40,8 @@ pub struct Ledger {
     granted: Budget,
     spent: Spent,
     reserved: Amount,
+    /// What stays set aside between two calls of an external agent.
+    held: Amount,
     lent: Amount,
 }
 
@@ -68,9 +70,14 @@ impl Ledger {
         self.lent
     }
 
-    /// spent + reserved + lent.
+    /// spent + reserved + held + lent.
     pub fn committed(&self) -> Amount {
-        self.spent.amount().plus(self.reserved).plus(self.lent)
+        self.spent.amount().plus(self.reserved).plus(self.held).plus(self.lent)
+    }
+
+    /// What the round has used up if it ends now: nobody knows what became of what is still held.
+    pub fn spent_at_end(&self) -> Spent {
+        self.spent.plus(Spent::doubtful(self.held))
     }
 
     /// Whether `amount` can be committed on top.
@@ -78,13 +85,30 @@ impl Ledger {
         self.granted.fits(self.committed().plus(amount))
     }
 
+    /// Whether a call can set `amount` aside. It takes over what is held.
+    pub(super) fn can_reserve(&self, amount: Amount) -> bool {
+        self.granted.fits(self.committed().minus(self.held).plus(amount))
+    }
+
+    /// What a call can set aside at most.
+    pub fn reservable(&self) -> Budget {
+        self.granted.less(self.committed().minus(self.held))
+    }
+
     pub(super) fn reserve(&mut self, amount: Amount) {
         self.reserved = amount;
+        self.held = Amount::default();
+    }
+
+    pub(super) fn close(&mut self) {
+        self.spent = self.spent_at_end();
+        self.held = Amount::default();
     }
 
     /// Books what a call cost and frees its reserve. Says whether it cost more than was reserved.
     pub(super) fn settle(&mut self, reserved: Amount, spent: Spent) -> bool {
         self.reserved = self.reserved.minus(reserved);
+        self.held = spent.held;
         self.spent = self.spent.plus(spent);
         spent.overrun != Amount::default()
     }

@@ -147,8 +147,8 @@ impl State {
         self.calls.unanswered()
     }
 
-    /// How many calls of the last reply nobody has begun to see to.
-    pub fn calls_to_begin(&self) -> usize {
+    /// The calls of the last reply that nobody has begun to see to.
+    pub fn calls_to_begin(&self) -> impl Iterator<Item = CallId> {
         self.calls.to_begin()
     }
 

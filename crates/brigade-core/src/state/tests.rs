@@ -1261,6 +1261,7 @@ fn hostile_numbers_do_no_harm() {
         turns: u64::MAX,
         in_doubt: all,
         overrun: all,
+        held: all,
         reported: all,
     };
     let long = Reply {

@@ -8,8 +8,16 @@ pub(crate) fn samples() -> Vec<Event> {
     let hash = Hash::of(b"x");
     let amount = Amount { tokens: 1, usd: u64::MAX, agents: 2 };
     let usage = Usage { input: 1, output: 2, cache_read: 3, cache_write: u64::MAX };
-    let spent =
-        Spent { usage, usd: 4, agents: 5, turns: 6, in_doubt: amount, overrun: amount, reported: amount };
+    let spent = Spent {
+        usage,
+        usd: 4,
+        agents: 5,
+        turns: 6,
+        in_doubt: amount,
+        overrun: amount,
+        held: amount,
+        reported: amount,
+    };
     let budget = Budget { tokens: Limit::AtMost(u64::MAX), usd: Limit::Unlimited, agents: Limit::AtMost(0) };
     let grant = Grant { authority: hash, budget, turns: 7, deadline: Limit::AtMost(1) };
     let text = || Text::from("multi\nline \u{1f}\u{20ac} \"quoted\" \\ \u{0}");

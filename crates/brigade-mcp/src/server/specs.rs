@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use brigade_core::ToolSpec;
-use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use brigade_core::{ToolSpec, account};
+use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 pub(super) const STATUS: &str = "session_status";
@@ -13,7 +13,9 @@ const READ_RESULT: &str = "read_result";
 
 /// A face, in its own words.
 pub(super) fn of_face(spec: &ToolSpec) -> Tool {
-    tool(&spec.name, &spec.description, spec.schema.clone())
+    let mut loan = MetaObject::new();
+    loan.insert(account::LOAN.to_owned(), true.into());
+    tool(&spec.name, &spec.description, spec.schema.clone()).with_meta(loan)
 }
 
 /// The tools that look after sessions.

@@ -8,16 +8,20 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::time::Instant;
 
 use super::connect::short;
+use crate::clock;
 use crate::tool::Teller;
 
 /// How many times as long a call may take in all that says how far it is.
 pub(super) const MOST_TIMES: u32 = 10;
+/// How long the account of work that was handed on is waited for after its time is up.
+const GRACE: Duration = Duration::from_secs(5);
 /// How often at most a call says how far it is.
 const NEWS: Duration = Duration::from_millis(100);
 
 /// How long an answer is waited for: a limit that news push on, within one that nothing does.
 pub(super) struct Patience {
     limit: Duration,
+    most: Duration,
     last: Instant,
     deadline: Mutex<Instant>,
 }
@@ -27,8 +31,18 @@ impl Patience {
         let now = Instant::now();
         let far = now + Duration::from_secs(u32::MAX.into());
         let after = |time: Duration| now.checked_add(time).unwrap_or(far);
-        let last = after(limit.saturating_mul(MOST_TIMES));
-        Patience { limit, last, deadline: Mutex::new(after(limit)) }
+        let most = limit.saturating_mul(MOST_TIMES);
+        let last = after(most);
+        Patience { limit, most, last, deadline: Mutex::new(after(limit)) }
+    }
+
+    /// Waits until a time in UTC milliseconds and a little longer; without one, as long as any other.
+    pub(super) fn until(deadline: Option<u64>, usual: Duration) -> Patience {
+        let Some(deadline) = deadline else { return Patience::new(usual) };
+        let left = Duration::from_millis(deadline.saturating_sub(clock::now())).saturating_add(GRACE);
+        let now = Instant::now();
+        let last = now.checked_add(left).unwrap_or(now + Duration::from_secs(u32::MAX.into()));
+        Patience { limit: left, most: left, last, deadline: Mutex::new(last) }
     }
 
     /// There were news at this time.
@@ -48,7 +62,7 @@ impl Patience {
             tokio::time::sleep_until(deadline).await;
             if self.deadline() <= deadline {
                 let is_last = deadline >= self.last;
-                return if is_last { self.limit.saturating_mul(MOST_TIMES) } else { self.limit };
+                return if is_last { self.most } else { self.limit };
             }
         }
     }

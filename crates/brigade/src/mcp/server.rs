@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brigade_core::ToolOutput;
 use rmcp::ServiceError;
-use rmcp::model::{ErrorCode, Implementation, JsonObject, PaginatedRequestParams, ServerCapabilities, Tool};
+use rmcp::model::{ErrorCode, JsonObject, PaginatedRequestParams, ServerCapabilities, Tool};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -46,7 +46,6 @@ pub(super) struct Server {
     plain: String,
     definition: Definition,
     capabilities: ServerCapabilities,
-    is_brigade: bool,
     link: Mutex<Link>,
     book: StdMutex<Book>,
     news: Arc<News>,
@@ -69,8 +68,7 @@ impl Server {
         let info = connection.peer().peer_info();
         let server = Arc::new_cyclic(|server: &Weak<Server>| Server {
             _heed: AbortOnDrop(spawn(heed(server.clone(), news.clone()))),
-            capabilities: info.as_ref().map(|info| info.capabilities.clone()).unwrap_or_default(),
-            is_brigade: info.as_ref().and_then(|info| info.server_info.as_ref()).is_some_and(is_brigade),
+            capabilities: info.map(|info| info.capabilities.clone()).unwrap_or_default(),
             link: Mutex::new(Link { connection: Arc::new(connection), since: Instant::now(), restarts: 0 }),
             book: StdMutex::new(Book::new(Heard::of(&tools))),
             news,
@@ -115,11 +113,6 @@ impl Server {
     /// Whether calls leave this machine.
     pub(super) fn is_elsewhere(&self) -> bool {
         matches!(self.definition.way, Way::Http(_))
-    }
-
-    /// Whether it says that it is a Brigade too, and so knows what to do with a loan.
-    pub(super) fn is_brigade(&self) -> bool {
-        self.is_brigade
     }
 
     /// What the server says that it has.
@@ -170,7 +163,11 @@ impl Server {
         arguments: JsonObject,
         context: &ToolContext,
     ) -> ToolOutput {
-        let patience = Arc::new(Patience::new(self.definition.call_time));
+        let patience = Arc::new(match context.purse.is_lent() {
+            // It keeps to the time that it is told, and who does not hear its account counts all of the loan as used.
+            true => Patience::until(context.hop.deadline, self.definition.call_time),
+            false => Patience::new(self.definition.call_time),
+        });
         let listener = Arc::new(Listener {
             tool: ours.to_owned(),
             patience: patience.clone(),
@@ -290,11 +287,6 @@ async fn heed(server: Weak<Server>, news: Arc<News>) {
         let Some(server) = server.upgrade() else { return };
         server.catch_up().await;
     }
-}
-
-/// Whether it is what `brigade mcp` calls itself.
-fn is_brigade(server: &Implementation) -> bool {
-    server.name == "brigade"
 }
 
 /// Connects, and asks for the tools.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
 use brigade_core::permission::{Action, Kind, Subject};
-use brigade_core::{ToolOutput, ToolSpec};
+use brigade_core::{ToolOutput, ToolSpec, account};
 use futures::future::BoxFuture;
-use rmcp::model::Tool;
+use rmcp::model::{MetaObject, Tool};
 use serde_json::Value;
 
 use super::server::Server;
@@ -20,6 +20,8 @@ pub(super) struct ServerTool {
     theirs: String,
     spec: ToolSpec,
     effect: Effect,
+    /// Whether it says that it is a Brigade's way to delegate, and so knows what to do with a loan.
+    hands_on: bool,
 }
 
 impl ServerTool {
@@ -32,8 +34,10 @@ impl ServerTool {
             object.entry("type").or_insert_with(|| "object".into());
         }
         let is_read_only = tool.annotations.as_ref().is_some_and(|hints| hints.read_only_hint == Some(true));
+        let is_marked = |meta: &MetaObject| meta.get(account::LOAN) == Some(&Value::Bool(true));
         ServerTool {
             server,
+            hands_on: !is_read_only && tool.meta.as_ref().is_some_and(is_marked),
             theirs: tool.name.into_owned(),
             spec: ToolSpec { name, description, schema, category: Category::Other },
             effect: if is_read_only { Effect::Pure } else { Effect::Opaque },
@@ -55,7 +59,7 @@ impl AnyTool for ServerTool {
     }
 
     fn hands_on(&self) -> bool {
-        self.effect == Effect::Opaque && self.server.is_brigade()
+        self.hands_on
     }
 
     fn change(&self) -> Option<Change> {

@@ -1,10 +1,8 @@
 //! What travels with work that leaves this process.
 
-use brigade_core::Hop;
-use tokio::time::Instant;
+use brigade_core::{Hop, Limit};
 
 use super::Driver;
-use crate::clock;
 
 impl Driver {
     /// Where this session stands and what is left for it.
@@ -19,10 +17,11 @@ impl Driver {
             lineage,
             depth: self.state.round().map_or(0, |round| round.depth),
             deepest: Some(self.kit.authority.deepest),
-            deadline: self.deadline.map(|deadline| {
-                let left = deadline.saturating_duration_since(Instant::now()).as_millis();
-                clock::now().saturating_add(u64::try_from(left).unwrap_or(u64::MAX))
-            }),
+            // Early enough that what came of it is heard.
+            deadline: match self.child_deadline() {
+                Limit::AtMost(deadline) => Some(deadline),
+                Limit::Unlimited => None,
+            },
             mode: Some(self.kit.authority.permissions.mode),
             ..Hop::default()
         }

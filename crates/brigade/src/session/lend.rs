@@ -113,7 +113,7 @@ impl Driver {
         };
         let agents_left = self.state.lendable(self.meter()).agents.number();
         if !budget.fits(least) || agents_left == 0 {
-            if !self.state.loans().is_empty() {
+            if !self.state.ledger().lent().is_nothing() {
                 return Attempt::WaitForRefund(Box::new(waiting));
             }
             let what = if agents_left == 0 { "agents" } else { "tokens or money" };
@@ -183,10 +183,10 @@ impl Driver {
     }
 
     /// What a call is lent for work that it hands on to another Brigade: an equal part of what is free for the calls
-    /// of this reply that have not begun. The session keeps such a part for itself, since after a crash nobody can say
+    /// of this reply that need a loan and have not begun. The session keeps such a part for itself, since after a crash nobody can say
     /// what became of the others.
     pub(super) fn far_share(&self) -> Budget {
-        let parts = self.state.calls_to_begin().max(1) as u64 + 1;
+        let parts = self.calls_to_lend_to().max(1) + 1;
         let free = self.state.lendable(self.meter());
         // Half an agent is none: of agents, the first calls get more rather than all of them nothing.
         let agents = match free.agents {
@@ -194,6 +194,15 @@ impl Driver {
             Limit::Unlimited => Limit::Unlimited,
         };
         Budget { agents, ..free.share(parts) }
+    }
+
+    fn calls_to_lend_to(&self) -> u64 {
+        let takes_a_loan = |call: &CallId| {
+            let Some(written) = self.state.tool_call(*call) else { return false };
+            DELEGATION_TOOLS.contains(&written.name.as_str())
+                || self.tree.tool(&self.kit, &written.name).is_some_and(|tool| tool.hands_on())
+        };
+        self.state.calls_to_begin().filter(takes_a_loan).count() as u64
     }
 
     fn child_round(&self, waiting: &Waiting, budget: Budget) -> Round {
@@ -217,7 +226,7 @@ impl Driver {
     }
 
     /// A child has to be done before its parent: ten percent earlier, at most thirty seconds.
-    fn child_deadline(&self) -> Limit {
+    pub(super) fn child_deadline(&self) -> Limit {
         let Some(deadline) = self.deadline else { return Limit::Unlimited };
         let left = deadline.saturating_duration_since(tokio::time::Instant::now()).as_millis() as u64;
         let grace = (left / 10).min(30_000);

@@ -123,7 +123,7 @@ impl Driver {
         let heard = match purpose {
             Purpose::Turn if self.is_cut_off => {
                 let message = external::INTERRUPTED.to_owned();
-                Heard::Fault(CallFault::Fatal { message }, Cost::Nothing)
+                Heard::Fault(CallFault::Fatal { message }, Cost::Doubtful)
             }
             _ => self.converse(&ask).await?,
         };
@@ -142,7 +142,7 @@ impl Driver {
         let digest = (purpose == Purpose::Compaction).then(|| self.state.digest(&meter));
         let worst = match &digest {
             _ if let Some(terms) = &self.kit.terms => {
-                Ok(Worst { amount: terms.reserve(self.state.ledger().free()), max_output: 0 })
+                Ok(Worst { amount: terms.reserve(self.state.ledger().reservable()), max_output: 0 })
             }
             Some(digest) => self.state.worst_summary(&meter, compact::bytes(digest)),
             None => self.state.worst_case(&meter, purpose),
@@ -218,11 +218,24 @@ impl Driver {
         }
     }
 
-    /// Sends the request and listens until the reply is whole, the time is up or the session is stopped.
+    /// Sends the request and listens. Of an external agent that failed or was stopped, what it has said of its work
+    /// until then is known.
     async fn converse(&mut self, ask: &Ask) -> Result<Heard, Fatal> {
+        let mut ingest = Ingest::default();
+        let heard = self.listen(ask, &mut ingest).await?;
+        Ok(match heard {
+            Heard::Fault(cause, Cost::Doubtful) if self.kit.terms.is_some() => {
+                let used = Used { usage: Usage::default(), reported: ingest.reported() };
+                Heard::Fault(cause, Cost::Known(used))
+            }
+            heard => heard,
+        })
+    }
+
+    /// Listens until the reply is whole, the time is up or the session is stopped.
+    async fn listen(&mut self, ask: &Ask, ingest: &mut Ingest) -> Result<Heard, Fatal> {
         let model = &self.kit.link(self.state.given_up()).model;
         let mut stream = model.provider.stream(self.request(ask, &model.name));
-        let mut ingest = Ingest::default();
         // What it costs if it fails, and if it is stopped.
         let (mut cost, mut in_case) = (Cost::Nothing, Cost::Doubtful);
         let mut patience = self.patience(ask.purpose);
@@ -258,6 +271,10 @@ impl Driver {
                 }
                 Some(Ok(Chunk::Sent)) => {
                     in_case = Cost::Doubtful;
+                    if self.kit.terms.is_some() {
+                        // It works from now on, whether it says so or not.
+                        cost = Cost::Doubtful;
+                    }
                     continue;
                 }
                 Some(Ok(Chunk::Waiting(why))) => {
@@ -287,7 +304,7 @@ impl Driver {
         }
         self.show(ask, &mut unshown, Instant::now());
         let reported = ingest.reported();
-        Ok(match ingest.finish() {
+        Ok(match std::mem::take(ingest).finish() {
             Ok((reply, usage)) => match silence_of(&reply, ask) {
                 Some(fault) => Heard::Fault(fault, Cost::Known(Used { usage, reported })),
                 None => Heard::Reply(Box::new(reply), Used { usage, reported }),

@@ -13,7 +13,7 @@ use brigade_core::{Budget, Spent};
 /// * What the far side says that it used counts, but never for more than the loan.
 #[derive(Clone, Default)]
 pub struct Purse {
-    lent: Budget,
+    lent: Option<Budget>,
     state: Arc<Mutex<State>>,
 }
 
@@ -31,11 +31,16 @@ enum State {
 impl Purse {
     /// A purse with a loan.
     pub fn new(lent: Budget) -> Purse {
-        Purse { lent, state: Arc::default() }
+        Purse { lent: Some(lent), state: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is a loan at all.
+    pub fn is_lent(&self) -> bool {
+        self.lent.is_some()
     }
 
     /// The work is about to leave.
@@ -45,7 +50,7 @@ impl Purse {
 
     /// The work is over, and this is what it used; nothing where the far side did not begin.
     pub fn settle(&self, account: Option<&Account>) {
-        let spent = account.map(|account| account.within(&self.lent));
+        let spent = account.zip(self.lent.as_ref()).map(|(account, lent)| account.within(lent));
         *self.lock() = State::Back(spent.unwrap_or_default());
     }
 
@@ -53,7 +58,7 @@ impl Purse {
     pub fn spent(&self) -> Spent {
         match *self.lock() {
             State::Whole => Spent::default(),
-            State::Away => Spent::doubtful(self.lent.counted_by(&self.lent)),
+            State::Away => Spent::doubtful(self.lent.map(|lent| lent.counted_by(&lent)).unwrap_or_default()),
             State::Back(spent) => spent,
         }
     }
@@ -86,7 +91,7 @@ mod tests {
         let purse = Purse::default();
         purse.hand_on();
         assert_eq!(purse.spent(), Spent::default());
-        purse.settle(Some(&Account { output_tokens: 4, agents: 9, ..Account::default() }));
-        assert_eq!(purse.spent().amount(), Amount::default());
+        purse.settle(Some(&Account { output_tokens: 4, turns: 9, ..Account::default() }));
+        assert_eq!(purse.spent(), Spent::default());
     }
 }

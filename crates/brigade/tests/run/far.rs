@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use brigade::Settings;
 use brigade::core::account::Account;
 use brigade::core::event::Effect;
 use brigade::core::message::Category;
@@ -82,6 +83,15 @@ impl AnyTool for Far {
 const TOKENS: u64 = 600_000;
 
 fn stage(script: &str, conduct: Conduct, is_brigade: bool) -> (Stage, Arc<Mutex<Vec<Hop>>>) {
+    stage_with(script, conduct, is_brigade, |_| {})
+}
+
+fn stage_with(
+    script: &str,
+    conduct: Conduct,
+    is_brigade: bool,
+    tweak: impl Fn(&mut Settings) + 'static,
+) -> (Stage, Arc<Mutex<Vec<Hop>>>) {
     let heard: Arc<Mutex<Vec<Hop>>> = Arc::default();
     let there = heard.clone();
     let stage = Stage::with(script, move |settings| {
@@ -96,6 +106,7 @@ fn stage(script: &str, conduct: Conduct, is_brigade: bool) -> (Stage, Arc<Mutex<
         };
         let far = Far { spec, conduct, is_brigade, heard: there.clone() };
         settings.tools = settings.tools.clone().with_any(Arc::new(far));
+        tweak(settings);
     });
     (stage, heard)
 }
@@ -151,6 +162,31 @@ async fn nobody_can_charge_more_than_the_loan() {
     assert_eq!(loans[0].1.amount().tokens, loans[0].0);
     assert_eq!(loans[0].1.amount().agents, 15);
     check_laws(&stage.log(&ending.session).await);
+}
+
+#[tokio::test]
+async fn a_child_waits_for_what_a_call_gives_back() {
+    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
+                  arguments = { role = 'Child', task = 'x' }\n[[reply.call]]\ntool = 'far'\narguments = {}\n\
+                  [[reply]]\nagent = 'lead'\ntext = '{results}'\n[[reply]]\ntext = 'done'\n";
+    let idle = Conduct::Says(Account::default());
+    // There is one agent, which the call that is seen to first gets.
+    let (stage, heard) = stage_with(script, idle, true, |settings| settings.budget.agents = Limit::AtMost(1));
+    let ending = stage.run().await;
+    assert_eq!(heard.lock().unwrap()[0].agents, Some(1));
+    assert_eq!(ending.outcome.text.as_str(), "[Child]: done\nfar away");
+    check_laws(&stage.log(&ending.session).await);
+}
+
+#[tokio::test]
+async fn only_calls_that_take_a_loan_get_a_part() {
+    let echo = "[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n".repeat(10);
+    let script = ONE_CALL.replace("[[reply]]\ntext", &format!("{echo}[[reply]]\ntext"));
+    let (stage, heard) = stage(&script, Conduct::Says(account()), true);
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
+    let told = heard.lock().unwrap()[0].tokens.unwrap();
+    assert!((TOKENS / 3..=TOKENS / 2).contains(&told), "{told}");
 }
 
 #[tokio::test]

@@ -224,6 +224,7 @@ fn spent(records: &[Record]) -> Spent {
         match &record.event {
             Event::Replied { spent, .. }
             | Event::CallFailed { spent, .. }
+            | Event::ToolEnded { spent, .. }
             | Event::Returned { spent, .. } => {
                 open = open.plus(*spent);
             }
