@@ -273,7 +273,8 @@ pub struct Wish {
 pub enum Refusal {
     /// The tree would get too deep.
     #[error(
-        "no agent may start below depth {deepest} here (raise `max_depth` of the face, or limits.max_depth)"
+        "no agent may start below depth {deepest}: limits.max_depth and max_depth of the section that delegates (swarm, subagent, \
+         dispatch, spawn) set that, here and where the work comes from"
     )]
     Depth {
         /// The deepest level there may be.

@@ -25,7 +25,8 @@ const LONGEST_NAME: usize = 512;
 pub struct Hop {
     /// The sessions above, from the first; of each process the one that handed the work on.
     pub lineage: Vec<String>,
-    /// The depth of the session that hands it on.
+    /// The depth of the session that takes it up. One that stands for its caller, or for an agent that its caller
+    /// started, is as deep as that.
     pub depth: u32,
     /// The depth of the deepest session that there may be.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,11 +72,6 @@ impl Hop {
         if let Ok(value) = serde_json::to_value(self) {
             meta.insert(KEY.to_owned(), value);
         }
-    }
-
-    /// The depth of the session that takes the work up.
-    pub fn next_depth(&self) -> u32 {
-        self.depth.saturating_add(1)
     }
 
     /// The authority of the session that takes the work up, never wider than `own`.
@@ -231,6 +227,5 @@ mod tests {
         let hop = Hop { tokens: Some(20), agents: Some(1), ..Hop::default() };
         let within = hop.within(budget);
         assert_eq!((within.tokens, within.agents), (Limit::AtMost(10), Limit::AtMost(1)));
-        assert_eq!(Hop { depth: u32::MAX, ..Hop::default() }.next_depth(), u32::MAX);
     }
 }

@@ -144,7 +144,7 @@ impl Server {
         let own = &self.inner.runtimes;
         let deepest = own.alone.settings().limits.max_depth;
         let is_too_deep =
-            hop.is_some_and(|hop| hop.next_depth() > hop.deepest.map_or(deepest, |there| there.min(deepest)));
+            hop.is_some_and(|hop| hop.depth >= hop.deepest.map_or(deepest, |there| there.min(deepest)));
         match &self.inner.equip {
             Some(equip) if !is_too_deep => {
                 self.inner.equipped.get_or_init(|| async { own.with_tools(&equip().await) }).await

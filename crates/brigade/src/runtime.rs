@@ -499,9 +499,9 @@ impl Runtime {
     }
 }
 
-/// How deep a session at the top is: below the one that handed the work on, where another process did.
+/// How deep a session at the top is: where another process handed the work on, as deep as it says.
 fn depth_at_top(delegation: &Delegation) -> u32 {
-    delegation.hop.as_ref().map_or(0, |hop| hop.next_depth())
+    delegation.hop.as_ref().map_or(0, |hop| hop.depth)
 }
 
 /// The sessions of other processes that a delegation comes from.

@@ -241,10 +241,10 @@ fn freest(own: Option<Mode>, hop: Option<&Hop>) -> Mode {
 
 /// Whether a session of this depth may go on for a hop. It is asked before the words are on record.
 fn may_go_on(hop: &Hop, depth: u32) -> Result<(), acp::Error> {
-    if hop.next_depth() > depth {
+    if hop.depth > depth {
         return Err(refusal::request(format!(
             "the session was begun at depth {depth} and cannot go on at depth {}; open a new one",
-            hop.next_depth()
+            hop.depth
         )));
     }
     match hop.deepest {

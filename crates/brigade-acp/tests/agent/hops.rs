@@ -15,7 +15,7 @@ fn hop(depth: u32) -> serde_json::Value {
 async fn depth_and_budget_of_a_hop_count() {
     let world = World::new("[[reply]]\ntext = 'x'\n").no_deeper_than(3);
     let mut client = world.client().await;
-    let new = json!({"cwd": world.path(), "mcpServers": [], "_meta": hop(2)});
+    let new = json!({"cwd": world.path(), "mcpServers": [], "_meta": hop(3)});
     let opened = client.call("session/new", new).await.unwrap();
     let session = opened["sessionId"].as_str().unwrap().to_owned();
     client.prompt(&session, "go").await.unwrap();
@@ -33,7 +33,7 @@ async fn a_hop_of_the_session_binds_every_round() {
     let world = World::new("[[reply]]\ntext = 'x'\n").in_mode(Mode::Auto);
     let mut client = world.client().await;
     let end = 4_000_000_000_000_u64;
-    let hop = json!({"brigade/hop": {"depth": 2, "deepest": 7, "tokens": 100_000, "deadline": end, "mode": "plan"}});
+    let hop = json!({"brigade/hop": {"depth": 3, "deepest": 7, "tokens": 100_000, "deadline": end, "mode": "plan"}});
     let new = json!({"cwd": world.path(), "mcpServers": [], "_meta": hop});
     let opened = client.call("session/new", new).await.unwrap();
     assert_eq!(opened["modes"]["currentModeId"], "plan");
@@ -62,16 +62,16 @@ async fn a_hop_of_a_prompt_binds_its_round_and_how_free_and_deep_later_ones_are(
         let meta = json!({"brigade/hop": hop});
         json!({"sessionId": session, "prompt": [{"type": "text", "text": "x"}], "_meta": meta})
     };
-    let hop = json!({"depth": 2, "tokens": 100_000, "mode": "edit"});
+    let hop = json!({"depth": 3, "tokens": 100_000, "mode": "edit"});
     client.call("session/prompt", prompt(hop)).await.unwrap();
     client.call("session/set_mode", json!({"sessionId": session, "modeId": "auto"})).await.unwrap();
     client.prompt(&session, "go on").await.unwrap();
     let id = session.parse().unwrap();
     let facts = world.store.read(&id, 0).await.unwrap().len();
-    let shallow = client.call("session/prompt", prompt(json!({"depth": 2, "deepest": 2}))).await.unwrap_err();
+    let shallow = client.call("session/prompt", prompt(json!({"depth": 3, "deepest": 2}))).await.unwrap_err();
     assert!(shallow["message"].as_str().unwrap().contains("depth 2"), "{shallow}");
     assert_eq!(world.store.read(&id, 0).await.unwrap().len(), facts, "words that are refused are not kept");
-    let hop = json!({"depth": 2, "deepest": 4, "tokens": 50_000, "mode": "plan"});
+    let hop = json!({"depth": 3, "deepest": 4, "tokens": 50_000, "mode": "plan"});
     client.call("session/prompt", prompt(hop)).await.unwrap();
     let rounds = world.rounds(&session).await;
     let modes: Vec<Mode> = rounds.iter().map(|(authority, _)| authority.permissions.mode).collect();
@@ -90,7 +90,7 @@ async fn a_hop_that_is_too_deep_or_broken_is_refused_and_leaves_nothing() {
     let session = client.open(&world.path()).await;
     let prompt =
         |meta| json!({"sessionId": session, "prompt": [{"type": "text", "text": "x"}], "_meta": meta});
-    let deep = client.call("session/prompt", prompt(hop(3))).await.unwrap_err();
+    let deep = client.call("session/prompt", prompt(hop(4))).await.unwrap_err();
     assert!(deep["message"].as_str().unwrap().contains("depth"), "{deep}");
     let broken = client.call("session/prompt", prompt(json!({"brigade/hop": 7}))).await.unwrap_err();
     assert_eq!(broken["code"], -32602);

@@ -82,8 +82,8 @@ fn a_loop_through_mcp_ends_at_the_depth_of_the_tree() {
     configured(&home, json!({ "mcpServers": { "self": itself(&home, "mcp", &model) } }));
     let done = home.run(script, &["--mode", "auto"]);
     assert!(done.exits(0).stdout.contains("limits.max_depth"), "{}", done.stdout);
-    // The lead; then, for each way around, the call that came in and the agent that it was for. The last is refused.
-    assert_eq!(depths(&home), [0, 1, 2, 3, 4, 5]);
+    // The lead; then, for each way around, the call as deep as its caller, and the agent that it was for. The last is refused.
+    assert_eq!(depths(&home), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
     nothing_is_left(&home);
 }
 
@@ -187,8 +187,49 @@ fn a_loop_through_acp_ends_at_the_depth_of_the_tree() {
         }),
     );
     let done = home.run(script, &[]);
-    assert!(done.exits(0).stdout.contains("depth 5"), "{}", done.stdout);
-    // An agent of ours, then the session of the one that another program runs, which is an agent of ours again.
+    assert!(done.exits(0).stdout.contains("limits.max_depth"), "{}", done.stdout);
+    // The lead; then each agent twice: as our child, and in the process that it is run by.
+    assert_eq!(depths(&home), [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
+    nothing_is_left(&home);
+}
+
+#[test]
+fn a_loop_of_external_agents_at_the_top_ends_too() {
+    let home = Home::new();
+    let model = home.script("[[reply]]\ntext = 'never asked'\n");
+    let mut server = itself(&home, "acp", &model);
+    server["args"] = json!(["acp", "--agent", "again", "--model", model]);
+    configured(&home, json!({ "acp": { "servers": { "self": server } } }));
+    std::fs::create_dir_all(home.home().join("agents")).unwrap();
+    home.write("home/agents/again.md", "---\nname: again\ndescription: Goes round\nacp: self\n---\nGo on.\n");
+    let done = home.brigade(&["run", "--agent", "again", "--model", &model, "go"]);
+    let said = format!("{}{}", done.stdout, done.stderr);
+    assert!(said.contains("below depth 5"), "{said}");
     assert_eq!(depths(&home), [0, 1, 2, 3, 4, 5]);
+    nothing_is_left(&home);
+}
+
+#[test]
+fn another_brigade_works_with_the_usual_settings() {
+    let home = Home::new();
+    let script = |tool: &str| {
+        format!(
+            "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = '{tool}'\n\
+             arguments = {{ role = 'Far', task = 'go on' }}\n[[reply]]\nagent = 'lead'\ntext = 'heard: {{results}}'\n\
+             [[reply]]\ntext = 'done'\n"
+        )
+    };
+    let plain = home.write("far.toml", "[[reply]]\ntext = 'done'\n").display().to_string();
+    let far = format!("script:{plain}");
+    let config = json!({
+        "mcpServers": { "self": itself(&home, "mcp", &far) },
+        "acp": { "servers": { "self": itself(&home, "acp", &far) } },
+        "swarm": { "roles": { "Far": { "acp": "self" } } },
+    });
+    home.write("home/config.json", &config.to_string());
+    home.run(&script("delegate"), &["--mode", "auto"]).exits(0).prints("heard: [Far]: done");
+    let config = json!({ "mcpServers": { "self": itself(&home, "mcp", &far) } });
+    home.write("home/config.json", &config.to_string());
+    home.run(&script("mcp__self__delegate"), &["--mode", "auto"]).exits(0).prints("heard: [Far]: done");
     nothing_is_left(&home);
 }

@@ -149,7 +149,7 @@ async fn a_hop_binds_depth_and_one_that_cannot_be_read_is_refused() {
     let fits =
         client.call_tool(with_hop(json!({ "depth": 1, "deepest": 3, "lineage": ["far"] }))).await.unwrap();
     assert_eq!(words(&fits), "[Child]: Four.");
-    for deep in [json!({ "depth": 2, "deepest": 3 }), json!({ "depth": 3, "deepest": 3 })] {
+    for deep in [json!({ "depth": 3, "deepest": 3 }), json!({ "depth": 4, "deepest": 3 })] {
         let refused = client.call_tool(with_hop(deep)).await.unwrap();
         assert_eq!(refused.is_error, Some(true));
         let words = words(&refused);

@@ -15,7 +15,7 @@ impl Driver {
         lineage.push(self.state.session().to_string());
         Hop {
             lineage,
-            depth: self.state.round().map_or(0, |round| round.depth),
+            depth: self.far_depth(),
             deepest: Some(self.kit.authority.deepest),
             // Early enough that what came of it is heard.
             deadline: match self.child_deadline() {
@@ -26,5 +26,15 @@ impl Driver {
             ..Hop::default()
         }
         .lending(left)
+    }
+
+    /// The depth of the session that takes work up elsewhere. A call has one that makes it in our place, and an external
+    /// agent one that is the agent. At the top nobody was started for it yet, so it is one deeper: else a loop of external
+    /// agents would have no end.
+    fn far_depth(&self) -> u32 {
+        let (depth, is_root) =
+            self.state.round().map_or((0, true), |round| (round.depth, round.parent.is_none()));
+        let is_new = is_root && self.kit.terms.is_some();
+        depth.saturating_add(u32::from(is_new))
     }
 }

@@ -30,7 +30,7 @@ fn now() -> u64 {
 #[tokio::test]
 async fn depth_goes_on_where_the_caller_stands() {
     let stage = Stage::with(DELEGATES, |settings| settings.faces.swarm.max_depth = 9);
-    let hop = Hop { depth: 2, deepest: Some(4), lineage: vec!["far".to_owned()], ..Hop::default() };
+    let hop = Hop { depth: 3, deepest: Some(4), lineage: vec!["far".to_owned()], ..Hop::default() };
     let ending = stage.run_task(Task::new("x").hop(Some(hop.clone()))).await;
     assert_eq!(ending.outcome.text.as_str(), "[Child]: done");
     let log = stage.log(&ending.session).await;
@@ -44,17 +44,17 @@ async fn depth_goes_on_where_the_caller_stands() {
     assert_eq!(depths, [3, 4]);
     check_laws(&log);
     // One hop further there is room for the session itself, and not for a child of it.
-    let ending = stage.run_task(Task::new("x").hop(Some(Hop { depth: 3, ..hop.clone() }))).await;
+    let ending = stage.run_task(Task::new("x").hop(Some(Hop { depth: 4, ..hop.clone() }))).await;
     assert!(!ending.outcome.text.as_str().contains("done"), "{}", ending.outcome.text);
     // And then for nobody.
-    let refused = stage.runtime().start(Task::new("x").hop(Some(Hop { depth: 4, ..hop }))).await;
+    let refused = stage.runtime().start(Task::new("x").hop(Some(Hop { depth: 5, ..hop }))).await;
     assert!(matches!(refused.err(), Some(RunError::Setup(cause)) if cause.contains("depth 4")));
 }
 
 #[tokio::test]
 async fn the_limits_of_the_settings_bind_a_caller_that_names_none() {
     let stage = Stage::with(DELEGATES, |settings| settings.limits.max_depth = 3);
-    let refused = stage.runtime().start(Task::new("x").hop(Some(Hop { depth: 3, ..Hop::default() }))).await;
+    let refused = stage.runtime().start(Task::new("x").hop(Some(Hop { depth: 4, ..Hop::default() }))).await;
     assert!(matches!(refused.err(), Some(RunError::Setup(cause)) if cause.contains("depth 3")));
 }
 
