@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use brigade_core::faces::{Caller, MESSAGE, RELAY};
 use brigade_core::grant::{Access, Authority};
@@ -25,6 +26,10 @@ use crate::slots::Slots;
 use crate::store::{Holder, Lease, Pos, Store, StoreError};
 use crate::task::AbortOnDrop;
 use crate::tool::{AnyTool, Files};
+
+/// How often a lease that the store does not take back is offered again, and the pause before that.
+const MOST_RELEASES: u32 = 7200;
+const RELEASE_PAUSE: Duration = Duration::from_millis(500);
 
 /// The tools that an external agent can ask for.
 const EXTERNAL_TOOLS: [&str; 3] = ["read_file", "write_file", "shell"];
@@ -196,7 +201,33 @@ impl Tree {
     /// Gives the lease back.
     pub(crate) async fn release(&self) -> Result<(), StoreError> {
         self.released.store(true, Ordering::SeqCst);
-        self.store().release(&self.lease).await
+        let released = self.store().release(&self.lease).await;
+        if released.is_err() {
+            self.release_later();
+        }
+        released
+    }
+
+    /// Gives the lease back as soon as the store takes it, such as when a full disk has room again: nobody could go on
+    /// with the tree before that, as long as this process lives.
+    fn release_later(&self) {
+        let Ok(handle) = tokio::runtime::Handle::try_current() else { return };
+        let (mut store, lease) = (self.core.store.clone(), self.lease.clone());
+        handle.spawn(async move {
+            for _ in 0..MOST_RELEASES {
+                if store.release(&lease).await.is_ok() {
+                    return;
+                }
+                // It is not kept open for this.
+                let there = Arc::downgrade(&store);
+                drop(store);
+                tokio::time::sleep(RELEASE_PAUSE).await;
+                match there.upgrade() {
+                    Some(again) => store = again,
+                    None => return,
+                }
+            }
+        });
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -482,14 +513,8 @@ impl Tree {
 impl Drop for Tree {
     /// A run that was dropped half-way gives its lease back as well, so that the tree can be resumed by anyone.
     fn drop(&mut self) {
-        if !self.released.load(Ordering::SeqCst)
-            && let Ok(handle) = tokio::runtime::Handle::try_current()
-        {
-            let (core, lease) = (self.core.clone(), self.lease.clone());
-            handle.spawn(async move {
-                // Where this fails, the lease ends with the process.
-                let _ = core.store.release(&lease).await;
-            });
+        if !self.released.load(Ordering::SeqCst) {
+            self.release_later();
         }
     }
 }

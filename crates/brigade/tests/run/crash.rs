@@ -1,8 +1,10 @@
 //! A crash before every single append, and before every append of the recovery.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use brigade::core::{Event, SessionId, Status};
+use brigade::store::Holder;
 use brigade::{Ending, More};
 
 use crate::support::{Stage, check_laws, end};
@@ -183,6 +185,28 @@ async fn check(stage: &Stage, baseline: &Baseline, ending: &Ending, crashes: u32
         assert_eq!(ending.spent.usage.output, baseline.usage.output);
         assert!(ending.spent.usd.abs_diff(baseline.usd) < 10_000_000);
     }
+}
+
+/// A disk that was full and has room again: the process that ran the tree lives, and can go on with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_works_again_lets_the_same_process_go_on() {
+    let stage = stage();
+    let runtime = stage.runtime().held_by(Holder::this_process());
+    stage.store.crash_after(5);
+    let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
+    let root = run.session().clone();
+    end(run).await.unwrap_err();
+    stage.store.mend();
+    let begun = Instant::now();
+    let run = loop {
+        match runtime.resume(&root, More::default()).await {
+            Ok(run) => break run,
+            Err(error) => assert!(begun.elapsed() < Duration::from_secs(10), "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(end(run).await.unwrap().outcome.status, Status::Done);
+    check_laws(&stage.log(&root).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
