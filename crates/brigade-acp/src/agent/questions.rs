@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use agent_client_protocol::v1::schema as acp;
 use brigade::Runtime;
 use brigade_core::event::Answer;
+use brigade_core::text;
 use brigade_core::view::Question;
 use brigade_core::{CallId, SessionId};
 use futures::future::{AbortHandle, Abortable, BoxFuture};
@@ -31,8 +32,7 @@ pub(super) struct Questions {
 pub(super) struct Given {
     session: SessionId,
     call: CallId,
-    /// None where it said nothing that is an answer: the question waits for its deadline, or for somebody else.
-    answer: Option<Answer>,
+    answer: Answer,
 }
 
 impl Questions {
@@ -73,9 +73,7 @@ impl Questions {
 impl Given {
     /// Passes the answer on to whoever asked. Somebody else may have been faster, and then that answer counts.
     pub(super) async fn pass_on(self, runtime: &Runtime, by: &str) {
-        if let Some(answer) = self.answer {
-            let _ = runtime.answer(&self.session, self.call, answer, by).await;
-        }
+        let _ = runtime.answer(&self.session, self.call, self.answer, by).await;
     }
 }
 
@@ -114,27 +112,28 @@ fn request(question: &Question, narrator: &Narrator) -> acp::RequestPermissionRe
 }
 
 /// What the client's words mean.
-fn answer(result: Result<Value, acp::Error>, always: Option<String>) -> Option<Answer> {
-    let no = |word: &str| Some(Answer::Deny { word: Some(word.to_owned()) });
+fn answer(result: Result<Value, acp::Error>, always: Option<String>) -> Answer {
+    let no = |word: &str| Answer::Deny { word: Some(word.to_owned()) };
     let value = match result {
         Ok(value) => value,
         Err(error) if error.code == acp::ErrorCode::MethodNotFound => {
             return no("the client cannot ask the person");
         }
-        Err(_) => return None,
+        // Whoever cannot show a question cannot say yes to it, and nobody waits for that.
+        Err(error) => return no(&format!("the client could not ask: {}", text::cut(&error.message, 200))),
     };
     let Ok(response) = serde_json::from_value::<acp::RequestPermissionResponse>(value) else {
         return no("the client's answer cannot be read");
     };
     match response.outcome {
         acp::RequestPermissionOutcome::Selected(selected) => match (&*selected.option_id.0, always) {
-            (ONCE, _) => Some(Answer::Once),
-            (ALWAYS, Some(rule)) => Some(Answer::Always(rule)),
-            (REJECT, _) => Some(Answer::Deny { word: None }),
+            (ONCE, _) => Answer::Once,
+            (ALWAYS, Some(rule)) => Answer::Always(rule),
+            (REJECT, _) => Answer::Deny { word: None },
             _ => no("the client chose something that it was not offered"),
         },
-        // The turn is being cancelled, and the question ends with it.
-        _ => None,
+        // Dismissed, or the turn is being cancelled, and then the question ends with it.
+        _ => no("the client dismissed the question"),
     }
 }
 
@@ -151,14 +150,15 @@ mod tests {
     #[test]
     fn only_what_was_offered_is_a_yes() {
         let rule = || Some("shell(ls)".to_owned());
-        assert_eq!(answer(chosen("once"), None), Some(Answer::Once));
-        assert_eq!(answer(chosen("always"), rule()), Some(Answer::Always("shell(ls)".to_owned())));
-        assert_eq!(answer(chosen("reject"), rule()), Some(Answer::Deny { word: None }));
+        assert_eq!(answer(chosen("once"), None), Answer::Once);
+        assert_eq!(answer(chosen("always"), rule()), Answer::Always("shell(ls)".to_owned()));
+        assert_eq!(answer(chosen("reject"), rule()), Answer::Deny { word: None });
         for other in [chosen("always"), chosen("yes"), Ok(json!({})), Ok(json!(true))] {
-            assert!(matches!(answer(other, None), Some(Answer::Deny { word: Some(_) })));
+            assert!(matches!(answer(other, None), Answer::Deny { word: Some(_) }));
         }
-        assert_eq!(answer(Ok(json!({"outcome": {"outcome": "cancelled"}})), None), None);
-        assert!(matches!(answer(Err(acp::Error::method_not_found()), None), Some(Answer::Deny { .. })));
-        assert_eq!(answer(Err(acp::Error::internal_error()), rule()), None);
+        assert!(matches!(answer(Err(acp::Error::method_not_found()), None), Answer::Deny { .. }));
+        for refused in [Ok(json!({"outcome": {"outcome": "cancelled"}})), Err(acp::Error::internal_error())] {
+            assert!(matches!(answer(refused, rule()), Answer::Deny { word: Some(_) }));
+        }
     }
 }
