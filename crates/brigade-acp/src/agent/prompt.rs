@@ -9,7 +9,7 @@ use super::refusal;
 /// The words of a prompt: text as it is, links by their address, embedded files between fences.
 pub(super) fn words(blocks: &[acp::ContentBlock]) -> Result<String, acp::Error> {
     let mut words = String::new();
-    let mut follows_text = false;
+    let (mut follows_text, mut follows_plain) = (false, true);
     for block in blocks {
         let (part, is_text) = match block {
             acp::ContentBlock::Text(text) => (text.text.clone(), true),
@@ -24,6 +24,13 @@ pub(super) fn words(blocks: &[acp::ContentBlock]) -> Result<String, acp::Error> 
         if !words.is_empty() && !is_in_line && !words.ends_with('\n') {
             words.push('\n');
         }
+        // Not every client leaves room around a link.
+        let is_tight = words.ends_with(char::is_alphanumeric)
+            && part.starts_with(|c: char| c.is_alphanumeric() || c == '/');
+        if is_tight && !(is_text && follows_plain) {
+            words.push(' ');
+        }
+        follows_plain = is_text;
         words.push_str(&part);
         follows_text = !part.contains("```");
     }
@@ -90,6 +97,13 @@ mod tests {
             prompt.unwrap(),
             "Look at /project/a.rs and fix it.\n\n/project/b.md:\n````\n```x```\n````\n"
         );
+        let tight = read(json!([
+            {"type": "text", "text": "lo"},
+            {"type": "text", "text": "ok at"},
+            {"type": "resource_link", "name": "a.rs", "uri": "file:///project/a.rs"},
+            {"type": "text", "text": "and, well"},
+        ]));
+        assert_eq!(tight.unwrap(), "look at /project/a.rs and, well");
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Person {
         let agent = named_agent(&settings, &runtime.settings().agents)?;
         let has_model = agent.as_ref().is_some_and(|agent| agent.model.is_some() || agent.provider.is_some());
         if settings.model.is_none() && !has_model {
-            return Err(suggest::no_model(&settings, "TASK"));
+            return Err(suggest::no_model_for(&settings, "brigade acp"));
         }
         let model = flags.model.as_ref().and(settings.model.clone());
         Ok(Desk { runtime, agent, models: models(&settings), model, timeout: flags.timeout })
