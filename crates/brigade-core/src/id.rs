@@ -4,17 +4,18 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// The length of a root session's id: 128 bits in base32.
 const ROOT_LENGTH: usize = 26;
 /// The longest id that is accepted. A tree of the default depth stays far below.
 const MAX_LENGTH: usize = 1024;
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+const HEXADECIMAL: &[u8; 16] = b"0123456789abcdef";
 
 /// The id of a session. The id of a child is its parent's id and `.<turn>-<index>[-<k>]`: the path is the tree.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct SessionId(Arc<str>);
 
 /// Why a text is no id.
@@ -122,9 +123,9 @@ impl TryFrom<String> for SessionId {
     }
 }
 
-impl From<SessionId> for String {
-    fn from(id: SessionId) -> String {
-        id.0.to_string()
+impl Serialize for SessionId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 
@@ -141,8 +142,8 @@ impl fmt::Debug for SessionId {
 }
 
 /// One tool call of a session: the turn that asked for it and its place in that reply.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct CallId {
     /// The turn whose reply made the call, from 1.
     pub turn: u32,
@@ -169,9 +170,9 @@ impl TryFrom<String> for CallId {
     }
 }
 
-impl From<CallId> for String {
-    fn from(id: CallId) -> String {
-        id.to_string()
+impl Serialize for CallId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -188,8 +189,8 @@ impl fmt::Debug for CallId {
 }
 
 /// The hash of some content; equal hashes name equal bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Hash([u8; 32]);
 
 impl Hash {
@@ -212,6 +213,15 @@ impl Hash {
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
+
+    /// The hash in hexadecimal digits. Most facts name some hash, so this takes no detour over a string.
+    fn digits<'a>(&self, room: &'a mut [u8; 64]) -> &'a str {
+        let digit = |half: u8| HEXADECIMAL[usize::from(half & 15)];
+        for ([high, low], byte) in room.as_chunks_mut().0.iter_mut().zip(self.0) {
+            (*high, *low) = (digit(byte >> 4), digit(byte));
+        }
+        std::str::from_utf8(room).unwrap_or_default()
+    }
 }
 
 impl FromStr for Hash {
@@ -229,20 +239,38 @@ impl TryFrom<String> for Hash {
     }
 }
 
-impl From<Hash> for String {
-    fn from(hash: Hash) -> String {
-        hash.to_string()
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.digits(&mut [0; 64]))
     }
 }
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+        f.write_str(self.digits(&mut [0; 64]))
     }
 }
 
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", &self.to_string()[..12])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_written_as_they_are_read() {
+        let hash = Hash::of(b"content");
+        assert_eq!(hash.to_string(), blake3::hash(b"content").to_hex().as_str());
+        let (session, call) = (SessionId::root(7), CallId { turn: 2, index: 10 });
+        let written = serde_json::to_string(&(hash, &session, call)).unwrap();
+        assert_eq!(written, format!(r#"["{hash}","{session}","2-10"]"#));
+        assert_eq!(
+            serde_json::from_str::<(Hash, SessionId, CallId)>(&written).unwrap(),
+            (hash, session, call)
+        );
     }
 }

@@ -17,13 +17,17 @@ pub const INLINE_BYTES: usize = 8 * 1024;
 pub enum Text {
     /// The text itself.
     Whole(Arc<str>),
-    /// Where the text is.
-    Blob {
-        /// The hash of the text.
-        blob: Hash,
-        /// Its length.
-        bytes: u64,
-    },
+    /// Where the text is. Boxed: there are many texts in memory, and few of this kind.
+    Blob(Box<Aside>),
+}
+
+/// A text that is kept beside its fact.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aside {
+    /// The hash of the text.
+    pub blob: Hash,
+    /// Its length.
+    pub bytes: u64,
 }
 
 impl Text {
@@ -31,7 +35,7 @@ impl Text {
     pub fn as_str(&self) -> &str {
         match self {
             Text::Whole(text) => text,
-            Text::Blob { .. } => "(this text is missing from the store)",
+            Text::Blob(_) => "(this text is missing from the store)",
         }
     }
 
@@ -39,7 +43,7 @@ impl Text {
     pub fn len(&self) -> usize {
         match self {
             Text::Whole(text) => text.len(),
-            Text::Blob { bytes, .. } => usize::try_from(*bytes).unwrap_or(usize::MAX),
+            Text::Blob(aside) => usize::try_from(aside.bytes).unwrap_or(usize::MAX),
         }
     }
 

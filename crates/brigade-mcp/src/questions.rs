@@ -56,7 +56,7 @@ impl Question {
         let Event::Asked { call, what, why, always, .. } = &record.event else { return None };
         let (shown, hidden) = match what {
             Text::Whole(what) => text::line_and_rest(what, SHOWN),
-            Text::Blob { .. } => (String::new(), what.len()),
+            Text::Blob(_) => (String::new(), what.len()),
         };
         // What is at the top only passes calls on.
         let names = tree.lineage(&record.session).into_iter().skip(1).collect::<Vec<_>>();

@@ -27,6 +27,7 @@ pub mod external;
 mod jitter;
 pub mod lifecycle;
 pub mod live;
+mod maps;
 pub mod mcp;
 pub mod model;
 mod runtime;

@@ -14,8 +14,8 @@ mod lend;
 mod schema;
 mod think;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use brigade_core::event::{CallFault, Speaker, VERSION};
@@ -23,13 +23,16 @@ use brigade_core::message::Stop;
 use brigade_core::money::Amount;
 use brigade_core::state::{CallProgress, Round, Step};
 use brigade_core::{CallId, Event, Face, Hash, Limit, Outcome, Record, SessionId, Spent, State, ToolOutput};
-use tokio::sync::{mpsc, watch};
+use futures::StreamExt;
+use futures::channel::mpsc;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock;
 use crate::external::{self, Seat};
 use crate::live::Live;
+use crate::maps::{Map, Set};
 use crate::slots::{Lane, Slot};
 use crate::store::{Append, Expect, StoreError};
 use crate::task::AbortOnDrop;
@@ -95,16 +98,16 @@ pub(crate) struct Driver {
     /// Definitions that the pending facts name.
     blobs: Vec<(Hash, Arc<str>)>,
     committed: u64,
-    in_flight: HashSet<CallId>,
-    children: HashMap<SessionId, mpsc::UnboundedSender<Inbox>>,
+    in_flight: Set<CallId>,
+    children: Map<SessionId, mpsc::UnboundedSender<Inbox>>,
     /// The tasks of children that may outlive this session.
-    detachable: HashMap<SessionId, AbortOnDrop<()>>,
+    detachable: Map<SessionId, AbortOnDrop<()>>,
     /// Calls that delegate and are not answered.
-    groups: HashMap<CallId, Group>,
+    groups: Map<CallId, Group>,
     /// Calls with several children that have all ended.
     finished: Vec<CallId>,
     /// Children that wait for a slot or for a refund.
-    waiting: BTreeMap<Lane, VecDeque<Waiting>>,
+    waiting: BTreeMap<Lane, VecDeque<Box<Waiting>>>,
     /// Children whose loan is recorded and who are not started yet.
     lent: Vec<lend::Lent>,
     /// The edit that is under way, and those that wait for it.
@@ -118,10 +121,12 @@ pub(crate) struct Driver {
     /// Whether those that wait can only be lent to when another loan comes back.
     waits_for_refund: bool,
     /// What slots were asked for.
-    asked: HashSet<Lane>,
+    asked: Set<Lane>,
     tasks: JoinSet<()>,
     running_tools: usize,
-    stop: watch::Sender<bool>,
+    /// Tells tools to stop; made for the first of them.
+    stop: OnceLock<watch::Sender<bool>>,
+    is_stopped: bool,
     slot: Option<Slot>,
     deadline: Option<Instant>,
     /// How long the last word may take after that.
@@ -172,7 +177,7 @@ impl Driver {
     }
 
     fn new(tree: Arc<Tree>, state: State, kit: Arc<Kit>, slot: Option<Slot>) -> Driver {
-        let (sender, inbox) = mpsc::unbounded_channel();
+        let (sender, inbox) = mpsc::unbounded();
         let committed = state.length();
         tree.enter(state.session(), sender.clone());
         let seat = tree.seat(&kit, state.session());
@@ -185,10 +190,10 @@ impl Driver {
             pending: Vec::new(),
             blobs: Vec::new(),
             committed,
-            in_flight: HashSet::new(),
-            children: HashMap::new(),
-            detachable: HashMap::new(),
-            groups: HashMap::new(),
+            in_flight: Set::default(),
+            children: Map::default(),
+            detachable: Map::default(),
+            groups: Map::default(),
             finished: Vec::new(),
             waiting: BTreeMap::new(),
             lent: Vec::new(),
@@ -198,10 +203,11 @@ impl Driver {
             shown: BTreeMap::new(),
             last_kit: None,
             waits_for_refund: false,
-            asked: HashSet::new(),
+            asked: Set::default(),
             tasks: JoinSet::new(),
             running_tools: 0,
-            stop: watch::Sender::new(false),
+            stop: OnceLock::new(),
+            is_stopped: false,
             slot,
             deadline: None,
             grace: MOST_GRACE,
@@ -328,6 +334,10 @@ impl Driver {
         let admitted = self.state.admits(&event);
         if admitted {
             self.state.apply(&event);
+            // A fact is large, and most are appended in twos.
+            if self.pending.is_empty() {
+                self.pending.reserve_exact(2);
+            }
             self.pending.push(event);
         }
         admitted
@@ -384,7 +394,7 @@ impl Driver {
         for record in records.into_iter().skip(known) {
             self.tree.watchers.send(Live::Fact(Arc::new(record)));
         }
-        let mut overruled = HashSet::new();
+        let mut overruled = Set::default();
         for event in unwritten {
             match event {
                 // A model call was priced for another request: it is thought about again.
@@ -431,7 +441,7 @@ impl Driver {
         let alarm = self.alarm();
         let first = tokio::select! {
             biased;
-            message = self.inbox.recv() => message,
+            message = self.inbox.next() => message,
             () = sleep_until(alarm) => {
                 self.ring();
                 return Ok(());
@@ -481,12 +491,15 @@ impl Driver {
     /// When nothing new may start, what runs is told to stop, children first.
     fn stop_work_if_told(&mut self) {
         let Some(reason) = self.state.stopping() else { return };
-        if self.stop.send_replace(true) {
+        if std::mem::replace(&mut self.is_stopped, true) {
             return;
+        }
+        if let Some(stop) = self.stop.get() {
+            stop.send_replace(true);
         }
         let by = self.state.stopper().unwrap_or_default();
         for child in self.children.values() {
-            let _ = child.send(Inbox::Cancel(by.as_str().into()));
+            let _ = child.unbounded_send(Inbox::Cancel(by.as_str().into()));
         }
         for call in std::mem::take(&mut self.deferred) {
             self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
@@ -495,6 +508,11 @@ impl Driver {
             self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
         }
         self.drop_waiting(&reason);
+    }
+
+    /// Turns true when what runs is to stop.
+    fn stop_signal(&self) -> watch::Receiver<bool> {
+        self.stop.get_or_init(|| watch::Sender::new(self.is_stopped)).subscribe()
     }
 
     /// Answers a call. What it was lent, if anything, is in doubt: nobody has said what of it was used.
@@ -530,7 +548,7 @@ impl Driver {
                     self.slot = granted.ok();
                     return Ok(());
                 }
-                message = self.inbox.recv() => self.take_aside(message).await?,
+                message = self.inbox.next() => self.take_aside(message).await?,
                 () = sleep_until(alarm) => self.ring(),
             }
         }

@@ -1,6 +1,5 @@
 //! What all sessions of one running tree share.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -11,12 +10,13 @@ use brigade_core::message::Category;
 use brigade_core::permission::Mode;
 use brigade_core::state::Meter;
 use brigade_core::{Agent, Budget, Event, Face, Hash, Limit, Place, Price, SessionId, ToolSpec};
+use futures::channel::mpsc;
 use serde_json::json;
-use tokio::sync::mpsc;
 
 use crate::clock;
 use crate::external::{External, ExternalTool, Seat, Terms};
 use crate::live::Watchers;
+use crate::maps::{Map, Set};
 use crate::model::{ChosenModel, Models, Own};
 use crate::runtime::More;
 use crate::session::{Fatal, Inbox};
@@ -57,9 +57,9 @@ pub(crate) struct Tree {
     /// A mode that narrows what was recorded.
     pub(crate) mode_override: Option<Mode>,
     released: AtomicBool,
-    inboxes: Mutex<HashMap<SessionId, mpsc::UnboundedSender<Inbox>>>,
-    kits: Mutex<HashMap<(Hash, Hash, u32), Arc<Kit>>>,
-    written: Mutex<HashSet<Hash>>,
+    inboxes: Mutex<Map<SessionId, mpsc::UnboundedSender<Inbox>>>,
+    kits: Mutex<Map<(Hash, Hash, u32), Arc<Kit>>>,
+    written: Mutex<Set<Hash>>,
     /// The rank of the last face-D delegation.
     last_number: AtomicU32,
     holder: Holder,
@@ -252,7 +252,7 @@ impl Tree {
         for session in sessions {
             if let Some(inbox) = inboxes.get(session) {
                 // A session that has just ended does not look any more; the words wait for its next round.
-                let _ = inbox.send(Inbox::Look);
+                let _ = inbox.unbounded_send(Inbox::Look);
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::grant::{Authority, Budget, Limit};
 
 use crate::message::{CallResult, Message, ToolCall, ToolOutput};
 use crate::money::{Price, Usage};
-use crate::text::Text;
+use crate::text::{Aside, Text};
 
 const ROOMY: Budget =
     Budget { tokens: Limit::AtMost(1_000_000), usd: Limit::Unlimited, agents: Limit::AtMost(20_000) };
@@ -1251,7 +1251,7 @@ fn the_worst_case_grows_with_what_was_added() {
 #[test]
 fn hostile_numbers_do_no_harm() {
     let most = u32::MAX;
-    let blob = || Text::Blob { blob: Hash::of(b""), bytes: u64::MAX };
+    let blob = || Text::Blob(Box::new(Aside { blob: Hash::of(b""), bytes: u64::MAX }));
     let all = Amount { tokens: u64::MAX, usd: u64::MAX, agents: u64::MAX };
     let usage = Usage { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: u64::MAX };
     let spent = Spent {

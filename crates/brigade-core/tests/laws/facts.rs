@@ -34,7 +34,7 @@ pub(crate) fn samples() -> Vec<Event> {
         timeout: Some(u64::MAX),
         report_bytes: Some(4096),
         report: Some(text()),
-        system_prompt: Some(Text::Blob { blob: hash, bytes: u64::MAX }),
+        system_prompt: Some(Text::Blob(Box::new(Aside { blob: hash, bytes: u64::MAX }))),
         schema: Some("{}".into()),
         waiting: Waiting::Background,
         single: true,
@@ -67,7 +67,7 @@ pub(crate) fn samples() -> Vec<Event> {
         Event::tool_ended(call, ToolOutput::error(text())),
         Event::ToolEnded { call, output: ToolOutput::ok(""), spent },
         Event::Delegated { call, child: session.child_of_many(call, 4), delegation, agent: hash, grant },
-        Event::Said { call, text: Text::Blob { blob: hash, bytes: 0 } },
+        Event::Said { call, text: Text::Blob(Box::new(Aside { blob: hash, bytes: 0 })) },
         Event::Compacted { summary: text(), keep_from: u32::MAX },
         Event::CancelAsked { by: "b".to_owned() },
     ];

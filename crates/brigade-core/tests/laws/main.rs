@@ -11,7 +11,7 @@ use brigade_core::grant::{Access, Names, Refusal, Wish};
 use brigade_core::message::Stop;
 use brigade_core::permission::{Mode, Permissions};
 use brigade_core::state::{CallProgress, Round};
-use brigade_core::text::cut;
+use brigade_core::text::{Aside, cut};
 use brigade_core::view::Tree;
 use brigade_core::{
     Amount, Authority, Budget, CallId, Delegation, Event, Face, Grant, Hash, Hop, Limit, Message, Outcome,

@@ -292,7 +292,7 @@ impl Driver {
                     call,
                     files: self.kit.files.clone(),
                     shell: self.tree.settings().shell.clone(),
-                    stop: self.stop.subscribe(),
+                    stop: self.stop_signal(),
                     hop: self.hop().lending(lent.unwrap_or_else(nothing)),
                     purse: purse.clone(),
                     teller: self.teller(),
@@ -325,7 +325,7 @@ impl Driver {
             return;
         }
         self.running_tools += 1;
-        let (sender, mut stop) = (self.sender.clone(), self.stop.subscribe());
+        let (sender, mut stop) = (self.sender.clone(), self.stop_signal());
         self.spawn(async move {
             let told_to_stop = async {
                 // The sender lives as long as the driver, and this task does not outlive it.
@@ -337,7 +337,7 @@ impl Driver {
                 output = safe => output.unwrap_or_else(|_| ToolOutput::error("The tool failed in an unexpected way")),
                 () = told_to_stop => ToolOutput::error("interrupted, outcome unknown: it did not stop in time"),
             };
-            let _ = sender.send(Inbox::ToolDone(Box::new((call, output, purse.spent()))));
+            let _ = sender.unbounded_send(Inbox::ToolDone(Box::new((call, output, purse.spent()))));
         });
     }
 

@@ -33,7 +33,7 @@ pub(super) struct Group {
     /// Children that are out or in line.
     busy: usize,
     /// Children that come after those.
-    backlog: VecDeque<Waiting>,
+    backlog: VecDeque<Box<Waiting>>,
     /// Those that never started, and why.
     unstarted: Vec<(Delegation, usize, String)>,
     failed: bool,
@@ -90,7 +90,7 @@ impl Driver {
         several: bool,
         at_once: usize,
         fail_fast: bool,
-        backlog: VecDeque<Waiting>,
+        backlog: VecDeque<Box<Waiting>>,
     ) {
         let (busy, unstarted, failed) = (0, Vec::new(), false);
         self.groups.insert(call, Group { several, at_once, fail_fast, busy, backlog, unstarted, failed });
@@ -114,13 +114,13 @@ impl Driver {
         call: CallId,
         index: usize,
         mut part: Delegation,
-    ) -> Result<Waiting, ToolOutput> {
+    ) -> Result<Box<Waiting>, ToolOutput> {
         let (kit, agent, warning) = self.kit_for(&part).await?;
         part.agent = part.agent.or(agent);
         part.warnings.extend(warning);
         let cap = kit.agent.max_concurrency.map(|cap| (Arc::from(kit.agent.id.as_str()), cap));
         let lane = Lane { face: part.face, agent: cap };
-        Ok(Waiting { call, index, delegation: part, kit, lane })
+        Ok(Box::new(Waiting { call, index, delegation: part, kit, lane }))
     }
 
     /// What a child is equipped with, the definition it runs, and what the caller should know about it. Calls of one
@@ -207,7 +207,7 @@ impl Driver {
     }
 
     /// A child was not started.
-    pub(super) fn refuse_part(&mut self, waiting: Waiting, cause: String) {
+    pub(super) fn refuse_part(&mut self, waiting: Box<Waiting>, cause: String) {
         let Some(group) = self.groups.get_mut(&waiting.call) else { return };
         group.busy = group.busy.saturating_sub(1);
         group.unstarted.push((waiting.delegation, waiting.index, cause));
@@ -253,12 +253,12 @@ impl Driver {
 
     /// Cancels the children of a call that are out and drops those that are not.
     fn stop_group(&mut self, call: CallId) {
-        let mut dropped: Vec<Waiting> = Vec::new();
+        let mut dropped: Vec<Box<Waiting>> = Vec::new();
         for queue in self.waiting.values_mut() {
-            let (own, others) =
-                std::mem::take(queue).into_iter().partition(|waiting: &Waiting| waiting.call == call);
+            let all = std::mem::take(queue).into_iter();
+            let (own, others): (VecDeque<_>, _) = all.partition(|waiting| waiting.call == call);
             *queue = others;
-            dropped.extend(Vec::<Waiting>::from(own));
+            dropped.extend(own);
         }
         let Some(group) = self.groups.get_mut(&call) else { return };
         group.busy = group.busy.saturating_sub(dropped.len());
@@ -267,7 +267,7 @@ impl Driver {
         group.unstarted.extend(dropped.into_iter().map(|one| (one.delegation, one.index, cause.clone())));
         for (child, inbox) in &self.children {
             if self.state.loans().get(child).is_some_and(|loan| loan.call == call) {
-                let _ = inbox.send(Inbox::Cancel(FAIL_FAST.into()));
+                let _ = inbox.unbounded_send(Inbox::Cancel(FAIL_FAST.into()));
             }
         }
     }
@@ -285,7 +285,8 @@ impl Driver {
 
     /// Everything that waits is answered when nothing new may start.
     pub(super) fn drop_waiting(&mut self, reason: &str) {
-        let mut dropped: Vec<Waiting> = std::mem::take(&mut self.waiting).into_values().flatten().collect();
+        let mut dropped: Vec<Box<Waiting>> =
+            std::mem::take(&mut self.waiting).into_values().flatten().collect();
         for group in self.groups.values_mut() {
             group.busy += group.backlog.len();
             dropped.extend(std::mem::take(&mut group.backlog));

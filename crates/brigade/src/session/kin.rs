@@ -112,7 +112,7 @@ impl Driver {
     fn stop_child(&self, id: &str) -> Result<ToolOutput, ToolOutput> {
         let child = self.living_child(id)?;
         if let Some(inbox) = self.children.get(&child) {
-            let _ = inbox.send(Inbox::Cancel("its caller".into()));
+            let _ = inbox.unbounded_send(Inbox::Cancel("its caller".into()));
         }
         Ok(ToolOutput::ok("It stops; you will be told what there is of its result."))
     }

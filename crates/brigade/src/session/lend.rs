@@ -33,14 +33,13 @@ pub(super) struct Waiting {
 /// A child whose loan is recorded.
 pub(super) struct Lent {
     child: SessionId,
-    round: Round,
-    waiting: Waiting,
+    waiting: Box<Waiting>,
     slot: Slot,
 }
 
 /// What became of an attempt to lend.
 enum Attempt {
-    Lent(Box<(SessionId, Round, Waiting)>),
+    Lent(SessionId, Box<Waiting>),
     WaitForRefund(Box<Waiting>),
     Refused,
 }
@@ -74,7 +73,7 @@ impl Driver {
         let (granted, sender) = (self.tree.slots.begin(lane), self.sender.clone());
         self.spawn(async move {
             if let Ok(slot) = granted.await {
-                let _ = sender.send(Inbox::Slot(Box::new(slot)));
+                let _ = sender.unbounded_send(Inbox::Slot(Box::new(slot)));
             }
         });
     }
@@ -87,21 +86,20 @@ impl Driver {
         let queue = self.waiting.get_mut(slot.lane());
         let Some(waiting) = queue.and_then(std::collections::VecDeque::pop_front) else { return false };
         match self.lend_to(waiting) {
-            Attempt::Lent(lent) => {
-                let (child, round, waiting) = *lent;
-                self.lent.push(Lent { child, round, waiting, slot });
+            Attempt::Lent(child, waiting) => {
+                self.lent.push(Lent { child, waiting, slot });
                 true
             }
             Attempt::Refused => true,
             Attempt::WaitForRefund(waiting) => {
                 self.waits_for_refund = true;
-                self.waiting.entry(waiting.lane.clone()).or_default().push_front(*waiting);
+                self.waiting.entry(waiting.lane.clone()).or_default().push_front(waiting);
                 false
             }
         }
     }
 
-    fn lend_to(&mut self, mut waiting: Waiting) -> Attempt {
+    fn lend_to(&mut self, mut waiting: Box<Waiting>) -> Attempt {
         if let Some(reason) = self.state.stopping() {
             self.refuse_part(waiting, format!("Not started: {reason}"));
             return Attempt::Refused;
@@ -114,7 +112,7 @@ impl Driver {
         let agents_left = self.state.lendable(self.meter()).agents.number();
         if !budget.fits(least) || agents_left == 0 {
             if !self.state.ledger().lent().is_nothing() {
-                return Attempt::WaitForRefund(Box::new(waiting));
+                return Attempt::WaitForRefund(waiting);
             }
             let what = if agents_left == 0 { "agents" } else { "tokens or money" };
             let text = format!(
@@ -128,14 +126,14 @@ impl Driver {
             waiting.delegation.number = Some(self.tree.next_number());
         }
         let child = self.child_id(&waiting);
-        let round = self.child_round(&waiting, budget);
+        let grant = self.child_grant(&waiting, budget);
         self.tree.add_unwritten(&waiting.kit, &mut self.blobs);
         let delegated = Event::Delegated {
             call: waiting.call,
             child: child.clone(),
-            delegation: round.delegation.clone(),
-            agent: round.agent,
-            grant: round.grant,
+            delegation: waiting.delegation.clone(),
+            agent: waiting.kit.agent_hash,
+            grant,
         };
         if !self.record(delegated) {
             self.refuse_part(waiting, "Not delegated: the budget does not cover it".to_owned());
@@ -144,7 +142,7 @@ impl Driver {
         if is_background(&waiting.delegation) {
             self.answer_background(waiting.call, &child, &waiting.delegation);
         }
-        Attempt::Lent(Box::new((child, round, waiting)))
+        Attempt::Lent(child, waiting)
     }
 
     fn child_id(&self, waiting: &Waiting) -> SessionId {
@@ -183,8 +181,8 @@ impl Driver {
     }
 
     /// What a call is lent for work that it hands on to another Brigade: an equal part of what is free for the calls
-    /// of this reply that need a loan and have not begun. The session keeps such a part for itself, since after a crash nobody can say
-    /// what became of the others.
+    /// of this reply that need a loan and have not begun. The session keeps such a part for itself, since after a crash
+    /// nobody can say what became of the others.
     pub(super) fn far_share(&self) -> Budget {
         let parts = self.calls_to_lend_to().max(1) + 1;
         let free = self.state.lendable(self.meter());
@@ -205,24 +203,21 @@ impl Driver {
         self.state.calls_to_begin().filter(takes_a_loan).count() as u64
     }
 
-    fn child_round(&self, waiting: &Waiting, budget: Budget) -> Round {
+    fn child_grant(&self, waiting: &Waiting, budget: Budget) -> Grant {
         let limits = &self.tree.settings().limits;
-        let delegation = waiting.delegation.clone();
+        let delegation = &waiting.delegation;
         let terms = waiting.kit.terms.unwrap_or_default();
         let timeout = delegation.timeout.or(waiting.kit.agent.timeout).or(terms.timeout);
         let timeout = timeout.unwrap_or(limits.child_timeout.as_millis() as u64);
         let own = Limit::AtMost(clock::now().saturating_add(timeout));
-        let depth = self.state.round().map_or(0, |round| round.depth) + 1;
         let turns = delegation.turns.or(waiting.kit.agent.max_turns).or(terms.turns);
         let turns = turns.unwrap_or(limits.child_turns);
-        let grant = Grant {
+        Grant {
             authority: waiting.kit.authority_hash,
             budget,
             turns,
             deadline: own.min(self.child_deadline()),
-        };
-        let parent = Some(self.state.session().clone());
-        Round { delegation, agent: waiting.kit.agent_hash, grant, parent, depth }
+        }
     }
 
     /// A child has to be done before its parent: ten percent earlier, at most thirty seconds.
@@ -239,12 +234,13 @@ impl Driver {
             return Ok(());
         }
         self.flush().await?;
-        for Lent { child, round, waiting, slot } in std::mem::take(&mut self.lent) {
-            if !self.state.loans().contains_key(&child) {
+        for Lent { child, waiting, slot } in std::mem::take(&mut self.lent) {
+            let Some(loan) = self.state.loans().get(&child) else {
                 // A conflict showed that the session was stopped first: nothing was lent.
                 self.refuse_part(waiting, "Not started: the session was stopped".to_owned());
                 continue;
-            }
+            };
+            let round = Round::clone(&loan.round);
             let mut driver = Driver::begin(self.tree.clone(), child.clone(), round, waiting.kit, Some(slot));
             self.make_findable(&child, &mut driver).await?;
             self.start_child(child, Box::new(driver));
@@ -267,10 +263,10 @@ impl Driver {
         let inbox = driver.inbox();
         if let Some(by) = self.state.stopper() {
             // The stop came after the loan and before the start: those that were told did not include this child.
-            let _ = inbox.send(Inbox::Cancel(by.into()));
+            let _ = inbox.unbounded_send(Inbox::Cancel(by.into()));
         }
         if self.is_stopped_with_its_group(&child) {
-            let _ = inbox.send(Inbox::Cancel(FAIL_FAST.into()));
+            let _ = inbox.unbounded_send(Inbox::Cancel(FAIL_FAST.into()));
         }
         self.children.insert(child.clone(), inbox);
         let may_be_left = self.may_be_left(&child);
@@ -279,7 +275,7 @@ impl Driver {
         let run: futures::future::BoxFuture<'static, ()> = Box::pin(async move {
             let result = AssertUnwindSafe(driver.drive()).catch_unwind().await;
             let result = result.unwrap_or_else(|_| Err(Fatal::Bug(format!("{child} panicked"))));
-            let _ = sender.send(Inbox::ChildDone(Box::new(ChildEnd { child, result })));
+            let _ = sender.unbounded_send(Inbox::ChildDone(Box::new(ChildEnd { child, result })));
         });
         if may_be_left {
             self.detachable.insert(left, AbortOnDrop(task::spawn(run)));

@@ -186,7 +186,7 @@ impl Driver {
         while self.state.stopping().is_none() {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => break,
-                message = self.inbox.recv() => self.take_aside(message).await?,
+                message = self.inbox.next() => self.take_aside(message).await?,
             }
         }
         Ok(())
@@ -245,7 +245,7 @@ impl Driver {
         loop {
             let chunk = tokio::select! {
                 biased;
-                message = self.inbox.recv() => {
+                message = self.inbox.next() => {
                     self.take_aside(message).await?;
                     if self.state.open_call().is_none() || self.state.cancelled().is_some() {
                         return Ok(Heard::Fault(CallFault::Stopped, in_case));

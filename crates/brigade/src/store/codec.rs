@@ -1,9 +1,10 @@
 //! Facts as bytes: JSON with long texts put aside, and a checksum over all that a record says.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use brigade_core::event::{TYPES, VERSION};
-use brigade_core::text::INLINE_BYTES;
+use brigade_core::text::{Aside, INLINE_BYTES};
 use brigade_core::{Event, Face, Hash, SessionId, Text};
 use serde::Deserialize;
 
@@ -34,7 +35,9 @@ impl DecodeError {
 /// Facts of one session, ready to be written.
 #[derive(Debug, Default)]
 pub(super) struct Encoded {
-    pub(super) facts: Vec<Fact>,
+    /// All facts, one after the other: a buffer for each would be moved several times while it grows.
+    bodies: Vec<u8>,
+    facts: Vec<Place>,
     /// Contents to keep: definitions that came along and texts that are too long for a fact.
     pub(super) blobs: Vec<(Hash, Arc<str>)>,
     /// Definitions that the facts name, whether or not they are among the blobs.
@@ -43,14 +46,39 @@ pub(super) struct Encoded {
     pub(super) texts: Vec<Hash>,
 }
 
-/// One fact, ready to be written.
+/// Where a fact is among the bodies.
 #[derive(Debug)]
-pub(super) struct Fact {
-    pub(super) body: Vec<u8>,
+struct Place {
+    body: Range<usize>,
+    mark: u64,
+}
+
+/// One fact, ready to be written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fact<'a> {
+    pub(super) body: &'a [u8],
     pub(super) mark: u64,
 }
 
+/// About how many bytes a fact has.
+const FACT_BYTES: usize = 512;
+
 impl Encoded {
+    /// Room for this many facts.
+    pub(super) fn with_room(facts: usize) -> Encoded {
+        let bodies = Vec::with_capacity(facts * FACT_BYTES);
+        Encoded { bodies, facts: Vec::with_capacity(facts), ..Encoded::default() }
+    }
+
+    /// The facts in their order.
+    pub(super) fn facts(&self) -> impl ExactSizeIterator<Item = Fact<'_>> {
+        let fact = |Place { body, mark }: &Place| Fact {
+            body: self.bodies.get(body.clone()).unwrap_or_default(),
+            mark: *mark,
+        };
+        self.facts.iter().map(fact)
+    }
+
     /// Content that comes along with the facts.
     pub(super) fn keep(&mut self, content: Arc<str>) {
         let hash = Hash::of(content.as_bytes());
@@ -61,9 +89,10 @@ impl Encoded {
     /// Adds a fact.
     pub(super) fn push(&mut self, event: &Event) -> Result<(), serde_json::Error> {
         self.definitions.extend(definitions(event));
-        let mut body = serde_json::to_vec(event)?;
+        let start = self.bodies.len();
+        serde_json::to_writer(&mut self.bodies, event)?;
         // A text is never longer than its JSON, so short facts, nearly all of them, are done here without a copy.
-        if body.len() > INLINE_BYTES {
+        if self.bodies.len() - start > INLINE_BYTES {
             let mut event = event.clone();
             let mut spilled = false;
             event.texts_mut(&mut |text| {
@@ -73,15 +102,16 @@ impl Encoded {
                     let hash = Hash::of(whole.as_bytes());
                     self.texts.push(hash);
                     self.blobs.push((hash, whole.clone()));
-                    *text = Text::Blob { blob: hash, bytes: whole.len() as u64 };
+                    *text = Text::Blob(Box::new(Aside { blob: hash, bytes: whole.len() as u64 }));
                     spilled = true;
                 }
             });
             if spilled {
-                body = serde_json::to_vec(&event)?;
+                self.bodies.truncate(start);
+                serde_json::to_writer(&mut self.bodies, &event)?;
             }
         }
-        self.facts.push(Fact { body, mark: mark(event) });
+        self.facts.push(Place { body: start..self.bodies.len(), mark: mark(event) });
         Ok(())
     }
 }
@@ -155,12 +185,13 @@ pub(super) fn hydrate<E: From<DecodeError>>(
     // Most facts have no long text; they are short themselves, and visiting their few texts costs next to nothing.
     let mut fault = Ok(());
     event.texts_mut(&mut |text| {
-        let Text::Blob { blob, .. } = text else { return };
+        let Text::Blob(aside) = text else { return };
+        let blob = aside.blob;
         if fault.is_err() {
             return;
         }
-        match find(*blob) {
-            Ok(Some(content)) if Hash::of(content.as_bytes()) == *blob => *text = Text::Whole(content),
+        match find(blob) {
+            Ok(Some(content)) if Hash::of(content.as_bytes()) == blob => *text = Text::Whole(content),
             Ok(Some(_)) => fault = Err(DecodeError::Damaged(format!("its text {blob} was altered")).into()),
             Ok(None) => fault = Err(DecodeError::Damaged(format!("its text {blob} is missing")).into()),
             Err(error) => fault = Err(error),

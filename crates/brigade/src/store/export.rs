@@ -130,13 +130,13 @@ impl Lines {
     fn record(&mut self, record: &Record, written: &mut HashSet<Hash>) -> Result<(), StoreError> {
         let mut encoded = Encoded::default();
         encoded.push(&record.event).map_err(unwritable)?;
-        for (blob, text) in encoded.blobs {
-            if written.insert(blob) {
-                self.push(&BlobLine { blob, text })?;
+        for (blob, text) in &encoded.blobs {
+            if written.insert(*blob) {
+                self.push(&BlobLine { blob: *blob, text: text.clone() })?;
             }
         }
-        for fact in encoded.facts {
-            let event: &RawValue = serde_json::from_slice(&fact.body).map_err(unwritable)?;
+        for fact in encoded.facts() {
+            let event: &RawValue = serde_json::from_slice(fact.body).map_err(unwritable)?;
             let Record { session, seq, at, v, .. } = record;
             let v = u64::from(*v);
             let sum = sum(session, *seq, *at, v, event);

@@ -110,7 +110,7 @@ impl Store for SqliteStore {
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
         Box::pin(async move {
             codec::check_outside(&append)?;
-            let mut encoded = Encoded::default();
+            let mut encoded = Encoded::with_room(append.events.len());
             append.blobs.into_iter().for_each(|content| encoded.keep(content));
             for event in append.events.iter() {
                 encoded.push(event).map_err(|error| schema::broken(&self.place, error.to_string()))?;

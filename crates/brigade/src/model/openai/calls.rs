@@ -12,28 +12,32 @@ use super::super::{Chunk, http};
 
 /// A piece of a call.
 #[derive(Debug, Deserialize)]
-pub(super) struct Fragment {
+pub(super) struct Fragment<'a> {
     #[serde(default)]
     index: Option<u64>,
     #[serde(default)]
     id: Option<String>,
-    #[serde(default)]
-    function: Option<Function>,
-    #[serde(default)]
-    extra_content: Option<Value>,
+    #[serde(default, borrow)]
+    function: Option<Function<'a>>,
+    #[serde(default, borrow)]
+    extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Function {
+struct Function<'a> {
     #[serde(default)]
     name: Option<String>,
-    #[serde(default)]
-    arguments: Option<Value>,
+    #[serde(default, borrow)]
+    arguments: Option<&'a RawValue>,
 }
 
 /// The calls of a reply so far.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct Calls {
+    list: Vec<Call>,
+    /// The highest index so far. What lies above it begins a call, and nobody looks for that among a thousand others.
+    highest: Option<u64>,
+}
 
 #[derive(Debug, Default)]
 struct Call {
@@ -46,53 +50,53 @@ struct Call {
 
 impl Calls {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.0.iter().map(|call| call.name.len() + call.arguments.len()).sum()
+        self.list.iter().map(|call| call.name.len() + call.arguments.len()).sum()
     }
 
     /// What stands beside calls, by their number.
     pub(super) fn extra_content(&mut self) -> BTreeMap<usize, Value> {
-        let calls = self.0.iter_mut().enumerate();
+        let calls = self.list.iter_mut().enumerate();
         calls.filter_map(|(number, call)| Some((number, call.extra_content.take()?))).collect()
     }
 
-    pub(super) fn take(&mut self, fragment: Fragment) {
+    pub(super) fn take(&mut self, fragment: Fragment<'_>) {
         let Function { name, arguments } = fragment.function.unwrap_or_default();
         let name = name.filter(|name| !name.is_empty());
         let id = fragment.id.filter(|id| !id.is_empty());
-        let arguments = match arguments {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text,
-            // Some servers write the object itself.
-            Some(other) => other.to_string(),
-        };
-        let known = self.0.iter().rposition(|call| match (fragment.index, &id) {
+        // Some servers write the object itself.
+        let own = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
+        let arguments: String = arguments.map(own).unwrap_or_default();
+        let is_new = fragment.index.is_some() && fragment.index > self.highest;
+        self.highest = self.highest.max(fragment.index);
+        let calls = if is_new { &[] } else { self.list.as_slice() };
+        let known = calls.iter().rposition(|call| match (fragment.index, &id) {
             (Some(index), _) => call.index == Some(index),
             (None, Some(id)) => call.id.as_ref() == Some(id),
             // Without index and id a name begins a call, and anything else goes on with the last.
             (None, None) => name.is_none(),
         });
         let known =
-            known.filter(|at| self.0.get(*at).is_some_and(|call| !call.is_other(&id, &name, &arguments)));
-        let call = match known.and_then(|at| self.0.get_mut(at)) {
+            known.filter(|at| self.list.get(*at).is_some_and(|call| !call.is_other(&id, &name, &arguments)));
+        let call = match known.and_then(|at| self.list.get_mut(at)) {
             Some(call) => call,
-            None => self.0.push_mut(Call { index: fragment.index, ..Call::default() }),
+            None => self.list.push_mut(Call { index: fragment.index, ..Call::default() }),
         };
         call.id = call.id.take().or(id);
         if call.name.is_empty() {
             call.name = name.unwrap_or_default();
         }
         call.arguments.push_str(&arguments);
-        call.extra_content =
-            fragment.extra_content.filter(|extra| !extra.is_null()).or(call.extra_content.take());
+        let extra_content = fragment.extra_content.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        call.extra_content = extra_content.or(call.extra_content.take());
     }
 
     /// Gives the calls out, or says what is wrong with them.
     pub(super) fn give(&mut self, stop: Stop, chunks: &mut Pieces) -> Result<(), &'static str> {
-        for call in std::mem::take(&mut self.0) {
+        for call in std::mem::take(&mut self.list) {
             if call.name.is_empty() {
                 return Err("a tool call has no name");
             }

@@ -8,6 +8,7 @@ use brigade_core::message::Stop;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::super::count::or_estimate;
 use super::super::http::{self, Endpoint, Pieces};
@@ -19,19 +20,30 @@ use super::thought::{self, Kept, Thought};
 
 const DONE: &str = "[DONE]";
 
-// An event of each token is read here: nothing is flattened, no structure is filled in twice, and one choice needs no list.
+// An event of each token is read here: nothing is flattened, no structure is filled in twice, one choice needs no list, and
+// what few events have is read as JSON only where it is there.
 
 #[derive(Debug, Deserialize)]
 struct Piece<'a> {
     #[serde(default, borrow)]
     choices: Option<Choices<'a>>,
-    #[serde(default)]
-    usage: Option<Value>,
+    #[serde(default, borrow)]
+    usage: Option<&'a RawValue>,
     /// Where Groq counts, and says why it stopped early.
-    #[serde(default)]
-    x_groq: Option<Value>,
-    #[serde(default)]
-    error: Option<Value>,
+    #[serde(default, borrow)]
+    x_groq: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// What Groq says aside.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Aside<'a> {
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -42,8 +54,8 @@ struct Choice<'a> {
     delta: Option<Delta<'a>>,
     #[serde(default)]
     finish_reason: Option<String>,
-    #[serde(default)]
-    error: Option<Value>,
+    #[serde(default, borrow)]
+    error: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -52,14 +64,14 @@ struct Delta<'a> {
     content: Option<Content<'a>>,
     #[serde(default)]
     refusal: Option<String>,
-    #[serde(default)]
-    reasoning_content: Option<Value>,
-    #[serde(default)]
-    reasoning: Option<Value>,
+    #[serde(default, borrow)]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    reasoning: Option<&'a RawValue>,
     #[serde(default)]
     reasoning_details: Option<Vec<Value>>,
-    #[serde(default)]
-    tool_calls: Option<Vec<Fragment>>,
+    #[serde(default, borrow)]
+    tool_calls: Option<Vec<Fragment<'a>>>,
 }
 
 impl<'a> Piece<'a> {
@@ -187,8 +199,8 @@ impl Decoder {
     }
 
     fn choice(&mut self, choice: Choice<'_>, chunks: &mut Pieces) -> Result<(), ModelError> {
-        if let Some(error) = choice.error.filter(|error| !error.is_null()) {
-            return Err(http::in_stream(&self.endpoint, &error));
+        if let Some(error) = choice.error {
+            return Err(http::in_stream(&self.endpoint, &value(error)));
         }
         let delta = choice.delta.unwrap_or_default();
         if let Some(Content(text)) = &delta.content {
@@ -198,7 +210,9 @@ impl Decoder {
             self.refused = true;
             self.say(&text, chunks);
         }
-        let Delta { reasoning_content, reasoning, reasoning_details, .. } = delta;
+        let (reasoning_content, reasoning) =
+            (delta.reasoning_content.and_then(read), delta.reasoning.and_then(read));
+        let reasoning_details = delta.reasoning_details;
         self.thought.take(thought::Fragment { reasoning_content, reasoning, reasoning_details });
         for fragment in delta.tool_calls.unwrap_or_default() {
             self.calls.take(fragment);
@@ -270,20 +284,18 @@ impl http::Decoder for Decoder {
         if let Some(text) = piece.text_alone() {
             self.frame.learn(data, text);
         }
-        if let Some(error) = piece.error.filter(|error| !error.is_null()) {
-            return Err(http::in_stream(&self.endpoint, &error));
+        if let Some(error) = piece.error {
+            return Err(http::in_stream(&self.endpoint, &value(error)));
         }
         if event.name == "error" {
             let said = serde_json::from_str(data).unwrap_or_default();
             return Err(http::in_stream(&self.endpoint, &said));
         }
-        if let Some(error) =
-            piece.x_groq.as_ref().and_then(|aside| aside.get("error")).filter(|error| !error.is_null())
-        {
-            return Err(http::in_stream(&self.endpoint, error));
+        let aside: Aside<'_> = piece.x_groq.and_then(read).unwrap_or_default();
+        if let Some(error) = aside.error {
+            return Err(http::in_stream(&self.endpoint, &value(error)));
         }
-        let aside = piece.x_groq.as_ref().and_then(|aside| aside.get("usage"));
-        if let Some(counted) = piece.usage.as_ref().and_then(usage).or_else(|| aside.and_then(usage)) {
+        if let Some(counted) = piece.usage.and_then(usage).or_else(|| aside.usage.and_then(usage)) {
             self.usage = Some(counted);
         }
         let before = chunks.added();
@@ -307,17 +319,52 @@ impl http::Decoder for Decoder {
     }
 }
 
+/// What stands at a place of an event that few have.
+fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+fn value(raw: &RawValue) -> Value {
+    read(raw).unwrap_or_default()
+}
+
+/// What a server counted. A count that is no number is none, and the others hold all the same.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Counts<'a> {
+    #[serde(borrow)]
+    prompt_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    total_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    prompt_cache_hit_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    prompt_tokens_details: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Details<'a> {
+    #[serde(borrow)]
+    cached_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cache_write_tokens: Option<&'a RawValue>,
+}
+
 /// Input tokens include the cached ones here.
-fn usage(value: &Value) -> Option<Usage> {
-    let number = |key: &str| value.get(key).and_then(Value::as_u64);
-    let detail = |key: &str| value.get("prompt_tokens_details")?.get(key)?.as_u64();
-    let input = number("prompt_tokens")?;
+fn usage(raw: &RawValue) -> Option<Usage> {
+    let number = |raw: Option<&RawValue>| raw?.get().parse::<u64>().ok();
+    let counts: Counts<'_> = read(raw)?;
+    let details: Details<'_> = counts.prompt_tokens_details.and_then(read).unwrap_or_default();
+    let input = number(counts.prompt_tokens)?;
     // Gateways before Gemini count thoughts in the total only.
-    let beside_input = number("total_tokens").unwrap_or_default().saturating_sub(input);
-    let output = number("completion_tokens").unwrap_or_default().max(beside_input);
-    let read = detail("cached_tokens").or_else(|| number("prompt_cache_hit_tokens"));
-    let cache_read = read.unwrap_or_default().min(input);
-    let written = detail("cache_write_tokens").unwrap_or_default();
+    let beside_input = number(counts.total_tokens).unwrap_or_default().saturating_sub(input);
+    let output = number(counts.completion_tokens).unwrap_or_default().max(beside_input);
+    let cached = number(details.cached_tokens).or_else(|| number(counts.prompt_cache_hit_tokens));
+    let cache_read = cached.unwrap_or_default().min(input);
+    let written = number(details.cache_write_tokens).unwrap_or_default();
     let cache_write = written.min(input - cache_read);
     Some(Usage { input: input - cache_read - cache_write, output, cache_read, cache_write })
 }

@@ -39,8 +39,8 @@ pub(super) struct Thought {
 /// A piece of it.
 #[derive(Debug, Default)]
 pub(super) struct Fragment {
-    pub(super) reasoning_content: Option<Value>,
-    pub(super) reasoning: Option<Value>,
+    pub(super) reasoning_content: Option<String>,
+    pub(super) reasoning: Option<String>,
     pub(super) reasoning_details: Option<Vec<Value>>,
 }
 
@@ -50,7 +50,7 @@ impl Thought {
         for (known, more) in
             [(&mut self.reasoning_content, reasoning_content), (&mut self.reasoning, reasoning)]
         {
-            known.push_str(more.as_ref().and_then(Value::as_str).unwrap_or_default());
+            known.push_str(&more.unwrap_or_default());
         }
         for detail in reasoning_details.unwrap_or_default() {
             if !self.reasoning_details.last_mut().is_some_and(|last| grow(last, &detail)) {

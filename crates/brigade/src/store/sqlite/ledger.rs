@@ -1,13 +1,12 @@
 //! What may be written in a transaction: facts, what they name, and leases.
 
-use std::collections::{HashMap, HashSet};
-
 use brigade_core::event::VERSION;
 use brigade_core::{Hash, SessionId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::writer::{Fault, Written};
-use crate::store::codec::{self, Encoded, Fact};
+use crate::maps::{Map, Set};
+use crate::store::codec::{self, Encoded};
 use crate::store::lease::{self, LeaseRow};
 use crate::store::{Appended, Expect, Holder, Lease, StoreError};
 
@@ -23,7 +22,7 @@ pub(super) struct AppendJob {
 
 /// When the trees that this process runs were last written to. Appends renew their lease in the file once a second.
 #[derive(Debug, Default)]
-pub(super) struct LeaseTimes(HashMap<SessionId, LeaseTime>);
+pub(super) struct LeaseTimes(Map<SessionId, LeaseTime>);
 
 #[derive(Debug, Clone, Copy)]
 struct LeaseTime {
@@ -51,9 +50,9 @@ pub(super) struct Known {
     /// The lease that was looked up last and is valid.
     lease: Option<(SessionId, u64)>,
     /// Who names what.
-    names: HashSet<(String, Hash)>,
+    names: Set<(String, Hash)>,
     /// How many facts a session has.
-    lengths: HashMap<SessionId, u64>,
+    lengths: Map<SessionId, u64>,
 }
 
 /// How many sessions and names are remembered at most: enough for the largest trees, little beside their drivers.
@@ -116,7 +115,7 @@ impl<'a> Ledger<'a> {
         }
         self.keep(&job.session, &job.encoded)?;
         let first_pos = self.next_pos;
-        self.insert(&job.session, length, job.at, u64::from(VERSION), &job.encoded.facts)?;
+        self.insert(&job.session, length, job.at, u64::from(VERSION), &job.encoded)?;
         match &job.lease {
             Some(lease) => self.touch(lease, job.at)?,
             None => self.written.stirs = true,
@@ -131,19 +130,20 @@ impl<'a> Ledger<'a> {
         seq: u64,
         at: u64,
         v: u64,
-        facts: &[Fact],
+        encoded: &Encoded,
     ) -> rusqlite::Result<()> {
         let mut statement = self.connection.prepare_cached(
             "INSERT INTO events (pos, session, seq, at, v, outside, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         )?;
-        for (fact, seq) in facts.iter().zip(seq..) {
+        let facts = encoded.facts();
+        let length = seq + facts.len() as u64;
+        for (fact, seq) in facts.zip(seq..) {
             let pos = self.next_pos;
-            let sum = codec::checksum(session.as_str(), seq, pos, at, v, &fact.body);
+            let sum = codec::checksum(session.as_str(), seq, pos, at, v, fact.body);
             statement.execute(params![pos, session.as_str(), seq, at, v, fact.mark, fact.body, sum])?;
             self.next_pos += 1;
             self.written.bytes += fact.body.len() as u64 + 128;
         }
-        let length = seq + facts.len() as u64;
         match self.known.lengths.get_mut(session) {
             Some(known) => *known = length,
             None => drop(self.known.lengths.insert(session.clone(), length)),

@@ -66,7 +66,7 @@ impl Ledger<'_> {
         growing.into_iter().try_for_each(|session| self.check_idle(session))?;
         for entry in &new {
             self.keep(&entry.session, &entry.encoded)?;
-            self.insert(&entry.session, entry.seq, entry.at, entry.v, &entry.encoded.facts)?;
+            self.insert(&entry.session, entry.seq, entry.at, entry.v, &entry.encoded)?;
         }
         self.written.stirs |= !new.is_empty();
         Ok(new.len() as u64)
@@ -83,7 +83,7 @@ impl Ledger<'_> {
         let same = found.is_some_and(|(at, v, body)| {
             let same_body =
                 |mine: &[u8]| body == mine || codec::decode(&body, v) == codec::decode(mine, entry.v);
-            at == entry.at && v == entry.v && entry.encoded.facts.iter().all(|fact| same_body(&fact.body))
+            at == entry.at && v == entry.v && entry.encoded.facts().all(|fact| same_body(fact.body))
         });
         if same {
             return Ok(());
