@@ -36,6 +36,9 @@ use peer::{Incoming, Peer};
 /// How long rounds may take to stop when the client has gone.
 const LAST_RESPECTS: Duration = Duration::from_secs(20);
 
+/// How long a client that has gone may take to read what was said to it last.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Who embeds the agent: what is known of folders, and where sessions are kept.
 pub trait Host: Send + Sync + 'static {
     /// The store that all sessions are kept in.
@@ -82,11 +85,13 @@ pub async fn serve(
         _ = writing.join_next() => {}
     }
     office.stop_all();
+    // A round that waits for a reader could not stop.
+    peer.wait_no_longer_than(LAST_WORDS);
     let all_ended = async { while tasks.join_next().await.is_some() {} };
     // What does not stop by then ends with the process, as after a crash, and can be resumed.
     let _ = tokio::time::timeout(LAST_RESPECTS, all_ended).await;
     drop((tasks, office, peer));
-    let _ = tokio::time::timeout(LAST_RESPECTS, writing.join_next()).await;
+    let _ = tokio::time::timeout(LAST_WORDS, writing.join_next()).await;
 }
 
 /// Hears the client until it has nothing more to say.

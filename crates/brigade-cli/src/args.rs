@@ -6,6 +6,7 @@ mod mcp;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brigade_core::faces::Offer;
 use brigade_core::permission::Mode;
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -278,7 +279,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "N", value_parser = units::count)]
     pub(crate) max_agents: Option<u64>,
     /// How agents may delegate: some of delegate, subagent, dispatch, spawn, separated by commas, or auto
-    #[arg(long, value_name = "FACES")]
+    #[arg(long, value_name = "FACES", value_parser = faces)]
     pub(crate) faces: Option<String>,
     /// What is done without asking: plan (only read, and nothing else at all), ask (only read), edit (also edit files), auto
     /// (all that no rule forbids or asks about). At a terminal ask, else edit, where what would ask is refused
@@ -295,6 +296,11 @@ impl Flags {
             || self.budget_usd.is_some()
             || self.max_agents.is_some()
     }
+}
+
+/// Faces as the configuration reads them: what is wrong is said of the flag.
+fn faces(text: &str) -> Result<String, String> {
+    serde_json::from_value::<Offer>(text.into()).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// Arguments of `acp`.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use brigade::model::relay;
 use brigade::{Detached, RunError, Store};
 use brigade_core::delegation::Which;
 use brigade_core::view::{Node, Question, Tree};
@@ -96,7 +97,11 @@ pub(crate) async fn finish(
     interrupts: &mut Interrupts,
 ) -> Result<Exit, Failure> {
     let detached = followed.ending.as_ref().ok().map(|ending| ending.detached.clone());
-    let exit = print(followed, format, hints, colour)?;
+    let root = &followed.view.root;
+    // What only made a call for another program hears nothing.
+    let hears = !relay::speaks_for(store, root).await.unwrap_or(false);
+    let tell = hears.then(|| hints.tell(root));
+    let exit = print(followed, format, hints, tell, colour)?;
     if let Some(detached) = detached {
         stay(store, &detached, hints, interrupts).await;
     }
@@ -142,7 +147,13 @@ pub(crate) async fn asked(store: &dyn Store, session: &SessionId) -> Vec<(String
     tree.questions().map(tell).collect()
 }
 
-fn print(followed: Followed, format: OutputFormat, hints: &Hints, colour: Colour) -> Result<Exit, Failure> {
+fn print(
+    followed: Followed,
+    format: OutputFormat,
+    hints: &Hints,
+    tell: Option<String>,
+    colour: Colour,
+) -> Result<Exit, Failure> {
     let Followed { ending, view } = followed;
     if format != OutputFormat::Text {
         output::json(&Report::new(&view, &ending))?;
@@ -161,7 +172,7 @@ fn print(followed: Followed, format: OutputFormat, hints: &Hints, colour: Colour
         for warning in &outcome.warnings {
             output::note(&format!("warning: {}", safe::line(warning)));
         }
-        next_steps(&outcome.status, &view, hints);
+        next_steps(&outcome.status, &view, hints, tell);
     }
     Ok(Exit::of(&outcome.status))
 }
@@ -178,8 +189,8 @@ pub(crate) fn result(text: &str) -> Result<(), Failure> {
     if text.ends_with('\n') { Ok(()) } else { output::raw("\n") }
 }
 
-/// Says what a person would do next, as commands to be typed.
-fn next_steps(status: &Status, view: &View, hints: &Hints) {
+/// Says what a person would do next, as commands to be typed; `tell` where somebody would hear it.
+fn next_steps(status: &Status, view: &View, hints: &Hints, tell: Option<String>) {
     let session = &view.root;
     output::note("");
     let mut steps: Vec<(String, String)> = Vec::new();
@@ -200,7 +211,9 @@ fn next_steps(status: &Status, view: &View, hints: &Hints) {
         }
         Status::Cancelled { by } => {
             output::note(&format!("cancelled by {}", safe::line(by)));
-            step("To go on all the same", hints.tell(session));
+            if let Some(tell) = &tell {
+                step("To go on all the same", tell.clone());
+            }
         }
     }
     let agents = view.tree.walk(session);
@@ -211,8 +224,10 @@ fn next_steps(status: &Status, view: &View, hints: &Hints) {
     if let Some(child) = agents.iter().find(went_wrong) {
         step("To see what went wrong", hints.show(&child.session, "show"));
     }
-    if matches!(status, Status::Done | Status::Detached | Status::Incomplete { .. }) {
-        step("To say more", hints.tell(session));
+    if let Some(tell) = tell
+        && matches!(status, Status::Done | Status::Detached | Status::Incomplete { .. })
+    {
+        step("To say more", tell);
     }
     output::note(&listed(&steps, terminal::room()));
 }

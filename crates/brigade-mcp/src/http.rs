@@ -71,12 +71,25 @@ async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Re
         Err(refused) => answer(&refused),
         // What looks otherwise and opens one all the same finds no place either.
         Ok(()) if opens_session(&request) && door.sessions.is_full() => answer(&Refused::Full),
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            let says_json = says_json(request.headers());
+            let mut response = next.run(request).await;
+            // What is refused then is not the kind of the body.
+            if says_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+                *response.status_mut() = StatusCode::BAD_REQUEST;
+            }
+            response
+        }
     };
     match origin {
         Some(origin) => cors::readable(response, &origin),
         None => response,
     }
+}
+
+fn says_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("application/json"))
 }
 
 fn opens_session(request: &Request) -> bool {

@@ -1,13 +1,14 @@
 //! Results in the words of the protocol.
 
 use brigade_core::account::Account;
+use brigade_core::delegation::Which;
 use brigade_core::text::cut;
 use brigade_core::view::{Doing, Node};
-use brigade_core::{SessionId, Spent, ToolOutput};
+use brigade_core::{Outcome, SessionId, Spent, Status, ToolOutput};
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::{Value, json};
 
-use crate::sessions::{Found, Life};
+use crate::sessions::{Found, Lent, Life};
 use crate::text;
 
 /// The key of `_meta` that the session of a call stands under.
@@ -31,6 +32,38 @@ pub(crate) fn failed(text: impl Into<String>) -> CallToolResult {
 pub(crate) fn of_call(output: &ToolOutput, session: &SessionId, spent: &Spent) -> CallToolResult {
     let text = output.text.to_string();
     with_session(if output.is_error() { failed(text) } else { done(text) }, session, spent)
+}
+
+/// Why a call that has ended gave nothing, and what helps.
+pub(crate) fn without_result(outcome: &Outcome, lent: Lent) -> String {
+    let word = outcome.status.word();
+    let cause = match &outcome.status {
+        Status::Incomplete { limit } => {
+            format!("the limit of {limit} was reached before there was a result; {}", more(*limit, lent))
+        }
+        Status::Failed { cause } | Status::Lost { cause } => text::line(cause, 500),
+        Status::Cancelled { by } => format!("stopped by {}", text::line(by, 64)),
+        Status::Done | Status::Detached => "there was no result".to_owned(),
+    };
+    match outcome.text.as_str().trim() {
+        "" => format!("{word}: {cause}"),
+        text => format!("{word}: {cause}\n{text}"),
+    }
+}
+
+/// What raises a limit.
+fn more(limit: Which, lent: Lent) -> String {
+    let flag = match limit {
+        Which::Turns => "--set limits.lead_turns=N",
+        Which::Tokens => "--budget-tokens N",
+        Which::Usd => "--budget-usd N",
+        Which::Time => "--timeout TIME",
+        Which::Agents => "--max-agents N",
+    };
+    match lent {
+        Lent::Here => format!("start brigade mcp with a higher one: {flag}"),
+        Lent::ByCaller => format!("the caller lent too little, or brigade mcp needs a higher one: {flag}"),
+    }
 }
 
 /// Says which session a result comes from, and what that has cost.

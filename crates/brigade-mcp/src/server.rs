@@ -1,6 +1,7 @@
 //! The tools that a client is offered, and what calls of them do.
 
 mod arguments;
+pub(crate) mod methods;
 mod own;
 mod specs;
 
@@ -16,9 +17,11 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CreateTaskResult, ErrorData,
-    GetTaskParams, GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    RequestMetaObject, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CreateTaskResult,
+    CustomRequest, CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
+    GetTaskResult, Implementation, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, RequestMetaObject, ServerCapabilities, ServerConfig,
+    Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer, ServerHandler};
@@ -85,7 +88,7 @@ impl Runtimes {
 pub enum SetupError {
     /// No face is offered.
     #[error(
-        "no face is offered, so there is nothing to serve; name some with --faces delegate,subagent,spawn"
+        "no face is offered, so there is nothing to serve; name some with --faces delegate,subagent,spawn (dispatch is offered where there is an agent file: brigade agents new writes one)"
     )]
     NoFaces,
 }
@@ -254,12 +257,8 @@ impl Server {
         Ok(match found.output() {
             Some(output) => report::of_call(output, &root, &ending.spent),
             None => {
-                let word = ending.outcome.status.word();
-                report::with_session(
-                    report::failed(format!("{word}: {}", ending.outcome.text)),
-                    &root,
-                    &ending.spent,
-                )
+                let words = report::without_result(&ending.outcome, found.limits_from());
+                report::with_session(report::failed(words), &root, &ending.spent)
             }
         })
     }
@@ -347,6 +346,30 @@ impl ServerHandler for Server {
             Err(Unbegun::Told(cause)) => Ok(report::failed(cause).into()),
             Err(Unbegun::Fault(cause)) => Err(ErrorData::internal_error(cause, None)),
         }
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(methods::refusal(&request))
+    }
+
+    async fn get_prompt(
+        &self,
+        _request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        Err(methods::not_offered("prompts/get"))
+    }
+
+    async fn read_resource(
+        &self,
+        _request: ReadResourceRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Err(methods::not_offered("resources/read"))
     }
 
     async fn get_task(

@@ -33,6 +33,15 @@ pub(crate) enum Life {
     Interrupted,
 }
 
+/// Who sets the limits of a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lent {
+    /// Whoever started the server.
+    Here,
+    /// An agent of another Brigade.
+    ByCaller,
+}
+
 /// Why a session cannot be looked at.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LookError {
@@ -153,6 +162,14 @@ impl Found {
             return vec![self.session.clone()];
         }
         self.tree.node(&self.root).map(|node| node.children.clone()).unwrap_or_default()
+    }
+
+    /// Who set the limits of the tree.
+    pub(crate) fn limits_from(&self) -> Lent {
+        let is_lent = self
+            .of(&self.root)
+            .any(|event| matches!(event, Event::Started { delegation, .. } if delegation.hop.is_some()));
+        if is_lent { Lent::ByCaller } else { Lent::Here }
     }
 
     /// Whether a session of the tree has ended.

@@ -1,15 +1,22 @@
 //! The protocol over standard input and output, or any other pair of streams.
 
-use std::io;
+mod heard;
+mod lines;
+mod pipe;
 
+use std::io;
+use std::time::Duration;
+
+use futures::future::{self, Either};
 use rmcp::ServiceExt;
-use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::service::ServerInitializeError;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Server;
+use pipe::Pipe;
 
-/// The longest message. Longer ones are dropped unread.
-const LONGEST: usize = 4 * 1024 * 1024;
+/// How long a client that is gone may take to read what was said to it last.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Serves one client until it is gone or `stop` is ready. Nothing that it began runs on.
 pub async fn serve(
@@ -18,15 +25,39 @@ pub async fn serve(
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST);
+    let (pipe, lines) = Pipe::new(input);
+    let writing = std::pin::pin!(pipe::write(lines, output));
+    let talk = std::pin::pin!(talk(server.clone(), pipe, stop));
+    match future::select(talk, writing).await {
+        Either::Left((ended, writing)) => {
+            // Who does not read must not keep the process alive.
+            let last_words = tokio::time::timeout(PATIENCE, writing);
+            let ((), _) = future::join(server.close(), last_words).await;
+            ended
+        }
+        // It hears no more, and may still speak.
+        Either::Right((_, talk)) => {
+            let ended = talk.await;
+            server.close().await;
+            ended
+        }
+    }
+}
+
+async fn talk<R: AsyncRead + Send + Unpin + 'static>(
+    server: Server,
+    pipe: Pipe<R>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
     let mut stop = std::pin::pin!(stop);
     let running = tokio::select! {
-        running = server.clone().serve(transport) => running,
+        running = server.serve(pipe) => running,
         () = &mut stop => return Ok(()),
     };
-    let ended = match running {
+    match running {
         // It went away before it had said who it is.
-        Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
+        Err(ServerInitializeError::ConnectionClosed(_)) => {}
+        Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
         Ok(running) => {
             let leave = running.cancellation_token();
             let mut waiting = std::pin::pin!(running.waiting());
@@ -34,9 +65,7 @@ pub async fn serve(
                 _ = &mut waiting => {}
                 () = &mut stop => leave.cancel(),
             }
-            Ok(())
         }
-    };
-    server.close().await;
-    ended
+    }
+    Ok(())
 }

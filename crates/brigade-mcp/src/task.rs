@@ -27,7 +27,10 @@ pub(crate) fn detailed(found: &Found) -> DetailedTask {
                 let result = report::of_call(output, &found.root, &found.spent());
                 TaskPayload::Completed { result: object(serde_json::to_value(result).unwrap_or_default()) }
             }
-            None => TaskPayload::Failed { error: failure("it ended without a result") },
+            None => {
+                let words = found.end().map(|outcome| report::without_result(outcome, found.limits_from()));
+                TaskPayload::Failed { error: failure(&words.unwrap_or_default()) }
+            }
         },
     };
     DetailedTask::new(task(found), payload)

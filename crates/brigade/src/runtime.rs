@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::live::Watch;
-use crate::model::{About, Models};
+use crate::model::{About, Models, relay};
 use crate::session::{Driver, Fatal, RoundEnd};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
@@ -357,6 +357,9 @@ impl Runtime {
     pub async fn tell_as(&self, from: Speaker, session: &SessionId, text: &str) -> Result<(), RunError> {
         if text.trim().is_empty() {
             return Err(RunError::EmptyTask);
+        }
+        if relay::speaks_for(&*self.core.store, session).await? {
+            return Err(RunError::OneCall(session.clone()));
         }
         self.outside_word(session, Event::Heard { from, text: text.into() }).await
     }

@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use agent_client_protocol::v1::schema as acp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use super::refusal;
 
@@ -77,6 +79,8 @@ pub(super) struct Peer {
     lines: mpsc::Sender<String>,
     waiting: Arc<Mutex<HashMap<i64, Answered>>>,
     last_id: Arc<AtomicI64>,
+    /// Until when lines wait for a reader, once that is settled.
+    patience: watch::Sender<Option<Instant>>,
 }
 
 type Answered = oneshot::Sender<Result<Value, acp::Error>>;
@@ -85,7 +89,23 @@ impl Peer {
     /// The other side, and the lines that are to be written to it.
     pub(super) fn new() -> (Peer, mpsc::Receiver<String>) {
         let (lines, written) = mpsc::channel(QUEUE);
-        (Peer { lines, waiting: Arc::default(), last_id: Arc::default() }, written)
+        let (waiting, last_id, patience) = (Arc::default(), Arc::default(), watch::Sender::new(None));
+        (Peer { lines, waiting, last_id, patience }, written)
+    }
+
+    /// From now on nobody waits longer than this for a client that does not read: what is left to say is dropped then.
+    pub(super) fn wait_no_longer_than(&self, time: Duration) {
+        self.patience.send_replace(Some(Instant::now() + time));
+    }
+
+    async fn out_of_patience(&self) {
+        let mut patience = self.patience.subscribe();
+        // The sender is this very peer's.
+        let until = patience.wait_for(Option::is_some).await.ok().and_then(|until| *until);
+        match until {
+            Some(until) => tokio::time::sleep_until(until).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Answers a request.
@@ -124,7 +144,11 @@ impl Peer {
 
     /// Whoever reads has gone if this fails, which shows where the input ends.
     async fn send(&self, message: &Value) {
-        let _ = self.lines.send(message.to_string()).await;
+        tokio::select! {
+            biased;
+            _ = self.lines.send(message.to_string()) => {}
+            () = self.out_of_patience() => {}
+        }
     }
 }
 
@@ -201,6 +225,20 @@ mod tests {
         assert_eq!(code(r#"{"jsonrpc":"2.0","id":7}"#), (acp::RequestId::Number(7), -32600));
         assert_eq!(code(r#"{"jsonrpc":"2.0","id":7,"method":1}"#), (acp::RequestId::Number(7), -32600));
         assert_eq!(code(&format!("{}1", "[".repeat(100_000))), (acp::RequestId::Null, -32700));
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_is_waited_for_only_until_the_end() {
+        let ((peer, lines), nothing) = (Peer::new(), json!({}));
+        for _ in 0..QUEUE {
+            peer.notify("a", &nothing).await;
+        }
+        let more = peer.notify("b", &nothing);
+        assert!(tokio::time::timeout(Duration::from_millis(50), more).await.is_err());
+        peer.wait_no_longer_than(Duration::from_millis(1));
+        let more = peer.notify("b", &nothing);
+        tokio::time::timeout(Duration::from_secs(20), more).await.unwrap();
+        assert_eq!(lines.len(), QUEUE);
     }
 
     #[tokio::test]

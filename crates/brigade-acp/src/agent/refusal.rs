@@ -38,6 +38,7 @@ pub(super) fn session(id: &str) -> Error {
 pub(super) fn run(error: &RunError) -> Error {
     match error {
         RunError::EmptyTask => params("the prompt is empty; say what is to be done"),
+        RunError::OneCall(_) => request(error.to_string()),
         RunError::Store(StoreError::Unknown(id)) => session(id.as_str()),
         RunError::Store(StoreError::Held { .. }) => request(format!(
             "{error}. It hears what you said before its next turn; to follow it, wait for its end and load the session"

@@ -28,11 +28,13 @@ a file that only you can read; its path is said on standard error.";
 
 /// Arguments of `mcp`.
 #[derive(Debug, clap::Args)]
+// They are about a lead, which is refused in words.
+#[command(mut_arg("agent", |agent| agent.hide(true)), mut_arg("max_turns", |turns| turns.hide(true)))]
 pub(crate) struct Mcp {
     /// Serve streamable HTTP at this address, path /mcp, and not standard input and output
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// The variable that holds the token that clients have to send; without it one is made
+    /// The variable that holds the token that clients have to send, of at least 16 characters; without it one is made
     #[arg(long, value_name = "NAME", requires = "listen")]
     pub(crate) token_env: Option<String>,
     /// Another name that clients reach this server by, such as agents.example or agents.example:8443 (repeatable)
@@ -46,4 +48,8 @@ pub(crate) struct Mcp {
     pub(crate) allow_remote: bool,
     #[command(flatten)]
     pub(crate) flags: Flags,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, such as 127.0.0.1:4748".to_owned())
 }

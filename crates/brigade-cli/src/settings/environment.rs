@@ -138,7 +138,7 @@ impl Environment {
 
     /// A variable that the configuration names, such as one with a key. It is read anew, so that it is kept nowhere.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
-    pub(super) fn variable(&self, name: &str) -> Option<String> {
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
 

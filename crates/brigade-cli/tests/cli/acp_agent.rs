@@ -227,6 +227,33 @@ fn an_editor_that_goes_away_leaves_nothing_running() {
 }
 
 #[test]
+fn an_editor_that_reads_nothing_and_goes_away_keeps_nothing_alive() {
+    let home = Home::new();
+    let mut editor = Editor::open(&home, &[]);
+    // More answers than a pipe holds.
+    let method = "x".repeat(400);
+    for _ in 0..250 {
+        editor.send(&method, json!({}));
+    }
+    let (code, time) = editor.leave();
+    assert!(code == 0 && time < Duration::from_secs(12), "{code} {time:?}");
+}
+
+#[test]
+fn a_session_of_a_call_of_another_program_is_shown_and_hears_nothing() {
+    let home = Home::new();
+    let model = home.script("[[reply]]\ntext = 'Four.'\n");
+    let session = crate::mcp_server::called(&home, &model);
+    let mut editor = Editor::open(&home, &["--model", &model]);
+    let load = json!({"sessionId": session, "cwd": home.work(), "mcpServers": []});
+    editor.call("session/load", load).unwrap();
+    let id = editor.start(&session, "Please count to three");
+    let error = editor.answered(id).unwrap_err();
+    assert!(error["message"].as_str().unwrap().contains("one call of another program"), "{error}");
+    assert!(!editor.said().contains("count to three"), "{}", editor.said());
+}
+
+#[test]
 fn a_signal_ends_it_as_an_editor_that_goes_away_does() {
     let home = Home::new();
     let model = home.script(SLEEPER);

@@ -27,8 +27,11 @@ struct Spoken {
 
 impl Spoken {
     fn start(home: &Home, script: &str, arguments: &[&str]) -> Spoken {
-        let model = home.script(script);
-        let mut all = vec!["mcp", "--model", &model];
+        Spoken::with_model(home, &home.script(script), arguments)
+    }
+
+    fn with_model(home: &Home, model: &str, arguments: &[&str]) -> Spoken {
+        let mut all = vec!["mcp", "--model", model];
         all.extend(arguments);
         let mut child = home.command(&all).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (input, output) = (child.stdin.take(), child.stdout.take().unwrap());
@@ -116,6 +119,15 @@ impl Drop for Spoken {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The session of a call of `delegate` that is over.
+pub(crate) fn called(home: &Home, model: &str) -> String {
+    let mut spoken = Spoken::with_model(home, model, &[]);
+    let id = spoken.delegate();
+    let session = spoken.answer(id)["result"]["_meta"]["brigade/session"].as_str().unwrap().to_owned();
+    spoken.leave();
+    session
 }
 
 fn sessions(home: &Home) -> Vec<Value> {
@@ -264,6 +276,60 @@ fn hostile_lines_harm_nobody() {
 }
 
 #[test]
+fn a_limit_that_leaves_no_result_is_named_with_what_raises_it() {
+    let home = Home::new();
+    let mut spoken = Spoken::start(&home, FOUR, &["--budget-tokens", "10"]);
+    let id = spoken.delegate();
+    let result = spoken.answer(id)["result"].clone();
+    let words = result["content"][0]["text"].as_str().unwrap();
+    assert_eq!(result["isError"], true);
+    assert!(words.contains("limit of tokens") && words.contains("--budget-tokens"), "{words}");
+    assert!(!words.contains("caller"), "{words}");
+    let session = &result["_meta"]["brigade/session"];
+    let id = spoken.call("read_result", json!({ "session_id": session }));
+    let again = spoken.answer(id)["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(again.contains("limit of tokens"), "{again}");
+}
+
+#[test]
+fn nothing_can_be_said_to_what_stands_for_a_call() {
+    let home = Home::new();
+    let session = called(&home, &home.script(FOUR));
+    let shown = || home.brigade(&["sessions", "show", &session]).exits(0).stdout.clone();
+    let before = shown();
+    home.brigade(&["tell", &session, "Please count to three"]).exits(2).says("one call of another program");
+    assert_eq!(shown(), before, "the words are on record");
+    let resumed = home.brigade(&["resume", &session]);
+    resumed.exits(0).prints("[Child]: Four.").says("To look closer");
+    assert!(!resumed.stderr.contains("brigade tell"), "{}", resumed.stderr);
+    // Who thought there can go on.
+    home.brigade(&["tell", &format!("{session}.1-0"), "And 3 + 3?", "--model", &home.script(FOUR)]).exits(0);
+}
+
+#[test]
+fn a_client_that_reads_nothing_and_leaves_keeps_nothing_alive() {
+    let home = Home::new();
+    let mut spoken = Spoken::start(&home, FOUR, &[]);
+    // More answers than a pipe holds.
+    for _ in 0..60 {
+        spoken.ask("tools/list", json!({}));
+    }
+    drop(spoken.input.take());
+    let (code, time) = spoken.ended();
+    assert!(code == Some(0) && time < Duration::from_secs(15), "{code:?} {time:?}");
+}
+
+#[test]
+fn a_client_that_leaves_without_a_word_is_no_failure() {
+    let home = Home::new();
+    let model = home.script(FOUR);
+    let mut command = home.command(&["mcp", "--model", &model]);
+    let done = Done::of(command.stdin(Stdio::null()).output().unwrap());
+    done.exits(0);
+    assert!(done.stdout.is_empty() && done.stderr.is_empty(), "{}{}", done.stdout, done.stderr);
+}
+
+#[test]
 fn too_many_calls_at_once_are_refused_and_the_rest_goes_on() {
     let home = Home::new();
     let mut spoken = Spoken::start(&home, HANGS, &[]);
@@ -360,6 +426,8 @@ fn the_token_of_a_variable_is_used_and_never_said() {
     let model = home.script(FOUR);
     let arguments = ["mcp", "--model", &model, "--listen", "127.0.0.1:0", "--token-env", "MY_TOKEN"];
     home.brigade(&arguments).exits(2).says("MY_TOKEN is not set");
+    let mut empty = home.command(&arguments);
+    Done::of(empty.env("MY_TOKEN", "").output().unwrap()).exits(2).says("MY_TOKEN is empty");
     let mut short = home.command(&arguments);
     Done::of(short.env("MY_TOKEN", "hush").output().unwrap()).exits(2).says("at least 16 characters");
     let mut command = home.command(&arguments);
@@ -380,7 +448,15 @@ fn what_cannot_be_served_is_said_at_the_start() {
     assert_eq!(none.stderr.trim().lines().count(), 3, "{}", none.stderr);
     home.brigade(&["mcp", "--model", "nowhere/x"]).exits(2).says("nowhere");
     home.brigade(&["mcp", "--model", &model, "-a", "x"]).exits(2).says("the client leads");
-    home.brigade(&["mcp", "--model", &model, "--faces", "dispatch"]).exits(2).says("no face is offered");
+    let dispatch = home.brigade(&["mcp", "--model", &model, "--faces", "dispatch"]);
+    dispatch.exits(2).says("no face is offered").says("brigade agents new");
+    home.brigade(&["mcp", "--model", &model, "--faces", "zz"]).exits(2).says("--faces").says("no face 'zz'");
+    home.brigade(&["mcp", "--listen", "localhost:4750"]).exits(2).says("such as 127.0.0.1:4748");
+    let help = home.brigade(&["mcp", "--help"]).exits(0).stdout.clone();
+    assert!(
+        !help.contains("--agent") && !help.contains("--max-turns") && help.contains("--timeout"),
+        "{help}"
+    );
     home.brigade(&["mcp", "--token-env", "X"]).exits(2).says("--listen");
     let remote = home.brigade(&["mcp", "--model", &model, "--listen", "0.0.0.0:0"]);
     remote.exits(2).says("--allow-remote");

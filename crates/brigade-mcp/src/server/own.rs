@@ -98,7 +98,13 @@ impl Server {
         match found.life {
             Life::Running => format!("{session} has no result yet: it is at work"),
             Life::Interrupted => format!("{session} has no result yet: {}", report::resume(&found.root)),
-            Life::Over => format!("{session} ended without a result"),
+            Life::Over => match found.outcome() {
+                Some(outcome) => {
+                    let words = report::without_result(outcome, found.limits_from());
+                    format!("{session} ended without a result: {words}")
+                }
+                None => format!("{session} ended without a result"),
+            },
         }
     }
 

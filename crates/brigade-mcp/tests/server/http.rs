@@ -147,7 +147,10 @@ async fn bodies_have_a_limit_and_nonsense_is_refused() {
     };
     assert_eq!(send(body((4 << 20) + 1)).await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
     assert_ne!(send(body(4 << 20)).await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
-    assert!(send("{nonsense".to_owned()).await.unwrap().status().is_client_error());
+    assert_eq!(send("{nonsense".to_owned()).await.unwrap().status(), StatusCode::BAD_REQUEST);
+    let no_json = plain().post(listening.url()).bearer_auth(TOKEN).header("content-type", "text/plain");
+    let no_json = no_json.header("accept", "application/json, text/event-stream").body("x").send();
+    assert_eq!(no_json.await.unwrap().status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
     assert_eq!(
         listening.post(&[("authorization", &format!("Bearer {TOKEN}"))]).await.status(),
         StatusCode::OK

@@ -8,6 +8,7 @@
 
 mod calls;
 mod http;
+mod lines;
 mod questions;
 mod sessions;
 mod support;

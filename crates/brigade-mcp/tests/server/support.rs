@@ -82,7 +82,8 @@ impl Stage {
         client.serve_with_lifecycle(self.pipe(), lifecycle).await.unwrap()
     }
 
-    fn pipe(&self) -> DuplexStream {
+    /// The other end of a pipe to the server.
+    pub(crate) fn pipe(&self) -> DuplexStream {
         let (here, there) = tokio::io::duplex(64 * 1024);
         let (input, output) = tokio::io::split(there);
         tokio::spawn(stdio::serve(self.server.clone(), input, output, std::future::pending()));

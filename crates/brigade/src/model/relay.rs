@@ -6,11 +6,12 @@
 
 use brigade_core::faces::RELAY;
 use brigade_core::message::Stop;
-use brigade_core::{Message, Price, ToolCall, Usage};
+use brigade_core::{Agent, Event, Message, Price, SessionId, ToolCall, Usage};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
 use super::{About, Chunk, Model, ModelError, Request};
+use crate::store::{Store, StoreError};
 
 /// The provider that [`Models`](super::Models) know it by.
 pub const PROVIDER: &str = "relay";
@@ -27,6 +28,19 @@ pub fn before(model: &str) -> String {
 /// The task of a session that makes this call.
 pub fn task(tool: &str, arguments: &str) -> String {
     format!("{tool} {arguments}")
+}
+
+/// Whether a session only makes a call for another program: whatever is said to it, there is nobody who thinks.
+pub async fn speaks_for(store: &dyn Store, session: &SessionId) -> Result<bool, StoreError> {
+    let (records, _) = store.read_prefix(session).await?;
+    let definition = records.iter().rev().find_map(|record| match &record.event {
+        Event::Started { agent, .. } => Some(*agent),
+        _ => None,
+    });
+    let Some(definition) = definition else { return Ok(false) };
+    let agent: Option<Agent> =
+        store.blob(definition).await?.and_then(|definition| serde_json::from_str(&definition).ok());
+    Ok(agent.and_then(|agent| agent.model).is_some_and(|model| model.starts_with(RELAY)))
 }
 
 /// The call that a task names.

@@ -105,6 +105,11 @@ pub enum RunError {
         /// The tree that it belongs to.
         root: SessionId,
     },
+    /// A session that makes a call for another program hears nothing.
+    #[error(
+        "{0} stands for one call of another program, and nobody thinks there; make another call, start a run, or tell an agent below it"
+    )]
+    OneCall(SessionId),
     /// There is no such question, or it was answered already.
     #[error("{session} asks nothing about its call {call}; it may have been answered already")]
     NotAsked {

@@ -25,9 +25,10 @@ impl Drop for Kept {
 
 /// The token that a variable holds.
 pub(super) fn of_variable(environment: &Environment, name: &str) -> Result<Token, Failure> {
-    let secret = environment
-        .secret(name)
-        .ok_or_else(|| Failure::usage(format!("{name} is not set; put the token for clients there")))?;
+    let secret = environment.secret(name).ok_or_else(|| {
+        let state = if environment.variable(name).is_some() { "empty" } else { "not set" };
+        Failure::usage(format!("{name} is {state}; put the token for clients there"))
+    })?;
     Token::new(secret.expose()).map_err(|error| Failure::usage(format!("{name}: {error}")))
 }
 

@@ -1,0 +1,59 @@
+//! Refusals of methods that are not offered, and of params that are not theirs.
+
+use rmcp::model::{
+    CallToolRequestParams, CancelTaskParams, CustomRequest, ErrorCode, ErrorData, GetTaskParams,
+    InitializeRequestParams, PaginatedRequestParams,
+};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::text;
+
+/// Why a request that fits nothing is refused.
+pub(crate) fn refusal(request: &CustomRequest) -> ErrorData {
+    let cause = match request.method.as_str() {
+        "initialize" => wrong::<InitializeRequestParams>(request),
+        "tools/call" => wrong::<CallToolRequestParams>(request)
+            .map(|cause| format!("{cause}; it takes name, a string, and arguments, an object")),
+        "tools/list" => wrong::<PaginatedRequestParams>(request),
+        "tasks/get" => wrong::<GetTaskParams>(request),
+        "tasks/cancel" => wrong::<CancelTaskParams>(request),
+        _ => None,
+    };
+    match cause {
+        Some(cause) => ErrorData::invalid_params(format!("{}: {cause}", request.method), None),
+        None => not_offered(&request.method),
+    }
+}
+
+/// The refusal of a method that this server does not have.
+pub(crate) fn not_offered(method: &str) -> ErrorData {
+    let words = format!("Unknown method: {}; this server offers tools only", text::line(method, 64));
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, words, None)
+}
+
+/// What is wrong with the params of a method that takes these.
+fn wrong<P: DeserializeOwned>(request: &CustomRequest) -> Option<String> {
+    let params = request.params.clone().unwrap_or_else(|| json!({}));
+    let cause = serde_json::from_value::<P>(params).err().map(|error| text::line(&error.to_string(), 200));
+    Some(cause.unwrap_or_else(|| "its params cannot be read".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_params_and_unknown_methods_are_refused_in_words() {
+        let refused = |method: &str, params| refusal(&CustomRequest::new(method, params));
+        let nameless = refused("tools/call", Some(json!({ "arguments": {} })));
+        assert_eq!(nameless.code, ErrorCode::INVALID_PARAMS);
+        assert!(nameless.message.contains("missing field `name`"), "{}", nameless.message);
+        let worded = refused("tools/call", Some(json!({ "name": "delegate", "arguments": "x" })));
+        assert_eq!(worded.code, ErrorCode::INVALID_PARAMS);
+        assert!(worded.message.contains("arguments, an object"), "{}", worded.message);
+        let unknown = refused("no/such", None);
+        assert_eq!(unknown.code, ErrorCode::METHOD_NOT_FOUND);
+        assert!(unknown.message.starts_with("Unknown method: no/such;"), "{}", unknown.message);
+    }
+}
