@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use brigade::agents::{Catalogue, ProblemKind};
-use brigade::mcp::{Problem, Servers};
+use brigade::mcp::{Problem, START_TIME, Servers};
 use brigade::model::relay::{self, Relay};
 use brigade::model::script::Script;
 use brigade::skills::SKILL;
@@ -31,6 +32,8 @@ use crate::settings::{Instructions, SCRIPT, Settings};
 const SHELL_OUTPUT: usize = 32 * 1024;
 /// How many agent files that cannot be used are named before a run.
 const SHOWN_PROBLEMS: usize = 3;
+/// How long servers of tools may take to start before the person is told what is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Opens the store.
 pub(crate) fn store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
@@ -133,7 +136,20 @@ pub(crate) async fn started(settings: &Settings) -> Result<(Servers, Vec<Problem
         return Ok((Servers::default(), Vec::new()));
     }
     let (definitions, mut problems) = settings.mcp_definitions(&guard()?);
-    let servers = Servers::start(definitions).await;
+    let names: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
+    let waiting = format!(
+        "waiting for MCP servers to start, {} seconds at most: {}",
+        START_TIME.as_secs(),
+        names.join(", ")
+    );
+    let mut starting = std::pin::pin!(Servers::start(definitions));
+    let servers = match tokio::time::timeout(PATIENCE, &mut starting).await {
+        Ok(servers) => servers,
+        Err(_) => {
+            output::note(&safe::line(&waiting));
+            starting.await
+        }
+    };
     problems.extend(servers.problems().iter().cloned());
     Ok((servers, problems))
 }

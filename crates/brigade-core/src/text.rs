@@ -94,3 +94,33 @@ pub fn cut(text: &str, limit: usize) -> &str {
     }
     &text[..end]
 }
+
+/// The line in which a program that failed says why: the first that names an error, or else the last that says
+/// anything. What programs add behind their error are traces, versions and names of log files.
+pub fn complaint(said: &str) -> Option<&str> {
+    let names_error = |line: &&str| {
+        let small = line.to_lowercase();
+        let is_quoted = line.starts_with(char::is_whitespace);
+        !is_quoted && ["error:", "npm err", "fatal", "panicked"].iter().any(|word| small.contains(word))
+    };
+    let mut lines = said.lines().filter(|line| !line.trim().is_empty());
+    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+    lines.find(names_error).or(last).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_the_line_that_names_the_error() {
+        let node = "node:internal/errors:496\n    throw error: x\n    ^\n\nError: Cannot find module 'x'\n    at y\n\nNode.js v22\n";
+        assert_eq!(complaint(node), Some("Error: Cannot find module 'x'"));
+        let python = "Traceback (most recent call last):\n  File \"x\", line 1\nValueError: no port\n";
+        assert_eq!(complaint(python), Some("ValueError: no port"));
+        let npm = "npm error code E404\nnpm error A complete log is in: /x\n";
+        assert_eq!(complaint(npm), Some("npm error code E404"));
+        assert_eq!(complaint("Starting\n  no licence found\n\n"), Some("no licence found"));
+        assert_eq!(complaint(" \n"), None);
+    }
+}

@@ -25,6 +25,7 @@ mod patience;
 mod request;
 mod server;
 mod tool;
+mod unreachable;
 mod wire;
 
 use std::collections::BTreeMap;

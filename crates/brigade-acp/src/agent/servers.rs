@@ -4,11 +4,15 @@ use agent_client_protocol::v1::schema as acp;
 use brigade::mcp::login::Login;
 use brigade::mcp::{Address, CALL_TIME, Definition, Program, START_TIME, Servers, Way};
 use brigade::{Secret, Settings};
+use brigade_core::text;
 
 use super::{Desk, Host, refusal};
 
 /// Variables that a server sees without being given them.
 const PASSED: [&str; 2] = ["PATH", "HOME"];
+
+/// How much of a name is shown.
+const SHOWN: usize = 80;
 
 /// The desk with the tools of these servers. One that cannot be used is noted, and the others are.
 pub(super) async fn add(
@@ -69,10 +73,15 @@ fn definition(server: acp::McpServer, settings: &Settings) -> Result<Definition,
                 Way::Http(Address { url: Secret::new(server.url), headers, login: Login::default() }),
             )
         }
-        _ => {
-            return Err(refusal::params(
-                "MCP servers are reached by stdio or streamable HTTP; no other way is known",
-            ));
+        other => {
+            let name = match &other {
+                acp::McpServer::Sse(server) => format!("MCP server '{}'", text::cut(&server.name, SHOWN)),
+                _ => "an MCP server".to_owned(),
+            };
+            return Err(refusal::params(format!(
+                "{name} cannot be used: servers are reached by stdio or streamable HTTP, not by the older SSE or another \
+                 way; give its streamable HTTP address, or leave it out"
+            )));
         }
     };
     Ok(Definition { name, way, call_time: CALL_TIME, start_time: START_TIME })

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use brigade::Secret;
+use brigade_core::text;
 use brigade_sandbox::{End, Finished, Job, ResourceLimits};
 use tokio::net::UnixStream;
 
@@ -47,7 +48,7 @@ pub(super) fn start(
     Ok((stream, process))
 }
 
-/// How a process ended, and the last that it said about it.
+/// How a process ended, and what it said about it.
 fn end(finished: &Finished, mask: &Mask) -> String {
     let how = match finished.end {
         End::Exited(127) => "its program was not found".to_owned(),
@@ -56,8 +57,8 @@ fn end(finished: &Finished, mask: &Mask) -> String {
         End::TimedOut | End::Cancelled => "it was ended".to_owned(),
     };
     let said = String::from_utf8_lossy(&finished.output);
-    let Some(last) = said.lines().rev().map(str::trim).find(|line| !line.is_empty()) else { return how };
-    format!("{how}: {}", mask.short(last))
+    let Some(said) = text::complaint(&said) else { return how };
+    format!("{how}: {}", mask.short(said))
 }
 
 /// A word that a shell takes as it is.

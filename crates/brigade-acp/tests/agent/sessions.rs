@@ -123,9 +123,13 @@ async fn a_folder_that_is_none_and_a_session_that_is_none_are_refused() {
     }
     let more = json!({"cwd": world.path(), "mcpServers": [], "additionalDirectories": ["/"]});
     assert_eq!(client.call("session/new", more).await.unwrap_err()["code"], -32602);
-    let sse = json!([{"type": "sse", "name": "a", "url": "http://127.0.0.1:1/", "headers": []}]);
+    let sse = json!([{"type": "sse", "name": "old one", "url": "http://127.0.0.1:1/", "headers": []}]);
     let new = client.call("session/new", json!({"cwd": world.path(), "mcpServers": sse})).await;
-    assert!(new.unwrap_err()["message"].as_str().unwrap().contains("streamable HTTP"));
+    let refused = new.unwrap_err()["message"].as_str().unwrap().to_owned();
+    assert!(
+        refused.starts_with("MCP server 'old one' cannot be used") && refused.contains("streamable HTTP"),
+        "{refused}"
+    );
     for id in ["nonsense", "aaaaaaaaaaaaaaaaaaaaaaaaaa"] {
         let load = json!({"sessionId": id, "cwd": world.path(), "mcpServers": []});
         assert_eq!(client.call("session/load", load).await.unwrap_err()["code"], -32002);

@@ -13,7 +13,10 @@ use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::render::{fit, pad};
 use crate::safe;
-use crate::settings::Settings;
+use crate::settings::{McpServer, Settings};
+
+/// How wide the column of names is at least.
+const NAMES: usize = 17;
 
 /// Runs it.
 pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, Failure> {
@@ -32,9 +35,9 @@ fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Fai
     if servers {
         let servers = engine::one_thread()?.block_on(engine::servers(settings))?;
         offered.extend(servers.tools().iter().map(|tool| entry(tool.spec())));
-    } else {
-        offered.extend(settings.servers.iter().map(|server| not_started(&server.name)));
     }
+    let left_alone = settings.servers.iter().filter(|server| server.is_disabled || !servers);
+    offered.extend(left_alone.map(not_started));
     offered.push((
         MESSAGE.to_owned(),
         "Send the person a short message now, while you go on working".to_owned(),
@@ -52,13 +55,16 @@ fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Fai
     offered.sort_by(|a, b| a.0.cmp(&b.0));
     match global.output_format {
         OutputFormat::Text => {
+            // Names of servers' tools are long: the column is as wide as the widest.
+            let names = offered.iter().map(|(name, ..)| safe::line(name).chars().count());
+            let column = names.max().unwrap_or_default().max(NAMES);
             let lines: Vec<String> = offered
                 .iter()
                 .map(|(name, description, _)| {
                     let sentence = description.split(". ").next().unwrap_or_default();
                     format!(
                         "{} {}",
-                        pad(&safe::line(name), 17),
+                        pad(&safe::line(name), column),
                         fit(&safe::line(sentence.trim_end_matches('.')), 110)
                     )
                 })
@@ -81,9 +87,13 @@ fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Fai
 }
 
 /// Stands for the tools of a server, which only the server knows.
-fn not_started(server: &str) -> (String, String, serde_json::Value) {
-    let about = "Tools of an MCP server, which is not started for this list (--servers starts it)";
-    (format!("mcp__{}__*", server.to_lowercase()), about.to_owned(), json!({ "category": "other" }))
+fn not_started(server: &McpServer) -> (String, String, serde_json::Value) {
+    let about = match server.is_disabled {
+        true => "Tools of an MCP server that is disabled in its entry, so it is not started",
+        false => "Tools of an MCP server, which is not started for this list (--servers starts it)",
+    };
+    let rest = json!({ "category": "other", "disabled": server.is_disabled });
+    (format!("mcp__{}__*", server.name.to_lowercase()), about.to_owned(), rest)
 }
 
 fn entry(spec: &ToolSpec) -> (String, String, serde_json::Value) {

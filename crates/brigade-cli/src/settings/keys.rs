@@ -232,6 +232,14 @@ pub(super) fn kind(path: &[String]) -> Option<&'static Kind> {
     Some(kind)
 }
 
+/// Whether a key is all but one letter a known one of its section.
+pub(super) fn is_slip(path: &[&str]) -> bool {
+    let Some((key, section)) = path.split_last() else { return false };
+    let section: Vec<String> = section.iter().map(|part| (*part).to_owned()).collect();
+    let Some(Section(known)) = kind(&section) else { return false };
+    nearest(key, known.iter().map(|(name, ..)| *name)).is_some_and(|(distance, _)| distance == 1)
+}
+
 /// A path from the environment, where case is lost: known keys get theirs back.
 pub(super) fn spelled(path: &[String]) -> Vec<String> {
     let mut known: Option<&[Key]> = Some(ROOT);

@@ -7,6 +7,7 @@ use toml::{Table, Value};
 
 use super::keys::{self, Kind};
 use super::project::ProjectConfig;
+use super::servers;
 use crate::failure::Failure;
 
 /// The values in force, and where each comes from.
@@ -212,7 +213,7 @@ pub(super) fn parse(
         (None, Some(text)) => (json_file.as_path(), from_json(&text)),
     };
     let origin = file.display().to_string();
-    let table = table.map_err(|error| {
+    let mut table = table.map_err(|error| {
         let failure = Failure::usage(format!("{origin}: {}", error.trim_end()));
         if error.contains("duplicate key") {
             return failure
@@ -220,6 +221,7 @@ pub(super) fn parse(
         }
         failure
     })?;
+    servers::pass_over(&mut table);
     Ok(Some((table, origin)))
 }
 

@@ -4,6 +4,7 @@ use brigade_core::permission::Mode;
 use serde_json::{Map, Value, json};
 
 use super::keys::{self, Key, Kind};
+use super::servers;
 use crate::failure::Failure;
 
 /// A duration: units one after the other, or seconds alone.
@@ -30,6 +31,15 @@ pub(crate) fn schema() -> Result<Value, Failure> {
         permissions.remove("mode");
     }
     let mut schema = section(keys::ROOT, Some(&defaults));
+    let of_others = json!({ "description": "Of other programs; it says nothing here" });
+    for key in servers::BESIDE {
+        schema["properties"][key] = of_others.clone();
+    }
+    let server = &mut schema["properties"]["mcpServers"]["additionalProperties"]["properties"];
+    for key in servers::PASSED_OVER {
+        server[key] = of_others.clone();
+    }
+    server[servers::ENABLED] = json!({ "type": "boolean", "description": "The opposite of disabled" });
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Configuration of brigade");
     schema["description"] = json!("config.toml or config.json; a project may set a part of it in .brigade");

@@ -11,7 +11,7 @@ use brigade_sandbox::GuardCommand;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::{Settings, duration, keys, layers};
+use super::{Settings, keys, layers};
 use crate::failure::Failure;
 
 /// Variables of the person that a server sees without being given them.
@@ -22,6 +22,40 @@ const OWN_PREFIX: &str = "BRIGADE_";
 /// Who can log in: a person, or the client itself.
 pub(super) const GRANTS: [&str; 2] = ["authorization_code", "client_credentials"];
 
+/// Keys of other programs beside `mcpServers`, which say nothing here.
+pub(super) const BESIDE: [&str; 2] = ["$schema", "inputs"];
+/// Keys of other programs in the entry of a server, which say nothing here: what they allow or hide is said by
+/// permissions.
+pub(super) const PASSED_OVER: [&str; 21] = [
+    "$schema",
+    "alwaysAllow",
+    "alwaysLoad",
+    "auth",
+    "autoApprove",
+    "description",
+    "dev",
+    "disabledTools",
+    "enabledTools",
+    "excludeTools",
+    "gallery",
+    "icon",
+    "includeTools",
+    "inputs",
+    "name",
+    "note",
+    "tools",
+    "transportType",
+    "trust",
+    "version",
+    "watchPaths",
+];
+
+/// What other programs call the opposite of `disabled`.
+pub(super) const ENABLED: &str = "enabled";
+
+/// From this number on a plain number is milliseconds, as other programs write it; below it is seconds.
+const MILLIS_FROM: u64 = 1_000;
+
 /// A server as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -31,10 +65,12 @@ pub(super) struct Raw {
     command: Option<String>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
+    cwd: Option<String>,
     url: Option<String>,
     headers: BTreeMap<String, String>,
     oauth: RawLogin,
     timeout: Option<Value>,
+    disabled: bool,
 }
 
 /// How somebody is logged in, as it is written.
@@ -54,6 +90,8 @@ pub(crate) struct Server {
     pub(crate) name: String,
     raw: Hidden,
     timeout: Duration,
+    /// Whether it is left alone.
+    pub(crate) is_disabled: bool,
     /// Whether a project names it, in part or as a whole.
     is_of_project: bool,
 }
@@ -70,14 +108,27 @@ impl std::fmt::Debug for Hidden {
 /// Reads the section.
 pub(super) fn resolve(raw: BTreeMap<String, Raw>, layers: &layers::Layers) -> Result<Vec<Server>, Failure> {
     let server = |(name, raw): (String, Raw)| {
-        let timeout = duration(raw.timeout.as_ref(), CALL_TIME)?;
+        let timeout = raw.timeout.as_ref().map_or(Ok(CALL_TIME), call_time).map_err(Failure::usage)?;
         if timeout.is_zero() {
             return Err(Failure::usage(format!("mcpServers.{name}.timeout is 0; give calls some time")));
         }
         let is_of_project = layers.is_of_project(&["mcpServers", &name]);
-        Ok(Server { name, raw: Hidden(raw), timeout, is_of_project })
+        Ok(Server { name, is_disabled: raw.disabled, raw: Hidden(raw), timeout, is_of_project })
     };
     raw.into_iter().map(server).collect()
+}
+
+/// How long a call may take.
+fn call_time(written: &Value) -> Result<Duration, String> {
+    let number = match written {
+        Value::Integer(number) => u64::try_from(*number).ok(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    match number {
+        Some(millis) if millis >= MILLIS_FROM => Ok(Duration::from_millis(millis)),
+        _ => keys::duration(written),
+    }
 }
 
 impl Settings {
@@ -98,10 +149,10 @@ impl Settings {
         }
     }
 
-    /// The servers that can be started, and what is wrong with the others.
+    /// The servers that can be started, and what is wrong with the others. Those that are disabled are neither.
     pub(crate) fn mcp_definitions(&self, guard: &GuardCommand) -> (Vec<Definition>, Vec<Problem>) {
         let (mut definitions, mut problems) = (Vec::new(), Vec::new());
-        for server in &self.servers {
+        for server in self.servers.iter().filter(|server| !server.is_disabled) {
             match server.definition(self, guard) {
                 Ok(definition) => definitions.push(definition),
                 Err(what) => problems.push(Problem { server: server.name.clone(), what }),
@@ -135,9 +186,10 @@ impl Server {
             (_, Some(command), None) => {
                 let mut environment = passed(settings, &raw.env);
                 environment.extend(pairs(&raw.env)?);
+                let folder = raw.cwd.as_deref().map(&fill).transpose()?.unwrap_or_default();
                 Way::Program(Program {
                     guard: guard.clone(),
-                    directory: settings.folder.clone(),
+                    directory: settings.folder.join(folder),
                     command: fill(command)?,
                     arguments: raw.args.iter().map(|word| fill(word)).collect::<Result<_, _>>()?,
                     environment,
@@ -227,27 +279,39 @@ pub(super) fn filled(
     Ok(whole)
 }
 
-/// The servers of `.mcp.json`, in the words of our own configuration. Other programs have more keys, which say nothing
-/// here.
+/// The servers of `.mcp.json`, in the words of our own configuration. Keys that nobody here knows are passed over, but
+/// for those that look like one of ours.
 pub(super) fn from_foreign(text: &str) -> Result<Table, String> {
     let mut table = layers::from_json(text)?;
+    pass_over(&mut table);
     let Some(servers) = table.remove("mcpServers") else { return Ok(Table::new()) };
     let Value::Table(mut servers) = servers else { return Err("`mcpServers` is no object".to_owned()) };
     for (name, server) in &mut servers {
         let Value::Table(server) = server else { return Err(format!("`mcpServers.{name}` is no object")) };
-        server
-            .retain(|key, _| keys::kind(&["mcpServers".to_owned(), name.clone(), key.to_owned()]).is_some());
+        let is_known = |key: &str| keys::kind(&["mcpServers", name, key].map(str::to_owned)).is_some();
+        server.retain(|key, _| is_known(key) || keys::is_slip(&["mcpServers", name, key]));
         if let Some(Value::Table(login)) = server.get_mut("oauth") {
             let path = |key: &str| ["mcpServers", name, "oauth", key].map(str::to_owned);
             login.retain(|key, _| keys::kind(&path(key)).is_some());
         }
-        // They count in milliseconds, we in seconds.
-        if let Some(Value::Integer(millis)) = server.get("timeout") {
-            let seconds = (*millis).max(1).saturating_add(999) / 1_000;
-            server.insert("timeout".to_owned(), Value::Integer(seconds));
-        }
     }
     Ok(Table::from_iter([("mcpServers".to_owned(), Value::Table(servers))]))
+}
+
+/// Leaves out what other programs write beside servers and into their entries.
+pub(super) fn pass_over(table: &mut Table) {
+    table.retain(|key, _| !BESIDE.contains(&key));
+    let Some(Value::Table(servers)) = table.get_mut("mcpServers") else { return };
+    for (_, server) in servers {
+        if let Value::Table(server) = server {
+            server.retain(|key, _| !PASSED_OVER.contains(&key));
+            if let Some(Value::Boolean(enabled)) = server.get(ENABLED) {
+                let disabled = Value::Boolean(!enabled);
+                server.remove(ENABLED);
+                server.entry("disabled").or_insert(disabled);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -273,15 +337,42 @@ mod tests {
 
     #[test]
     fn files_of_other_programs_are_read() {
-        let text = r#"{"inputs": [], "mcpServers": {"a": {"type": "stdio", "command": "x", "args": ["y"], "disabled": false,
-            "timeout": 90000}}}"#;
+        let text = r#"{"$schema": "x", "inputs": [], "mcpServers": {"a": {"type": "stdio", "command": "x",
+            "args": ["y"], "disabled": true, "autoApprove": ["z"], "of_some_program": 1, "oauth": {"callbackPort": 1},
+            "timeout": 90000}, "b": {"url": "http://x", "enabled": false}}}"#;
         let table = from_foreign(text).unwrap();
-        assert!(keys::check(&table).is_ok());
-        assert_eq!(table["mcpServers"]["a"]["timeout"].as_integer(), Some(90));
-        assert!(table["mcpServers"]["a"].get("disabled").is_none());
+        assert_eq!(keys::check(&table), Ok(()));
+        assert_eq!(table["mcpServers"]["a"]["disabled"].as_bool(), Some(true));
+        assert!(table["mcpServers"]["a"].get("autoApprove").is_none());
+        assert!(table["mcpServers"]["a"].get("of_some_program").is_none());
+        assert_eq!(table["mcpServers"]["b"]["disabled"].as_bool(), Some(true));
         assert!(from_foreign("{}").unwrap().is_empty());
         for wrong in ["[]", r#"{"mcpServers": []}"#, r#"{"mcpServers": {"a": 1}}"#, r#"{"a": 1, "a": 2}"#] {
             assert!(from_foreign(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_slip_is_no_key_of_another_program() {
+        let table = from_foreign(r#"{"mcpServers": {"a": {"comand": "x"}}}"#).unwrap();
+        let said = keys::check(&table).unwrap_err();
+        assert!(
+            said.contains("`mcpServers.a.comand`; the nearest known key is `mcpServers.a.command`"),
+            "{said}"
+        );
+        for key in PASSED_OVER.into_iter().chain([ENABLED]) {
+            assert!(keys::kind(&["mcpServers", "a", key].map(str::to_owned)).is_none(), "{key} is ours");
+        }
+    }
+
+    #[test]
+    fn a_large_number_is_milliseconds() {
+        let time = |value: Value| call_time(&value).unwrap();
+        assert_eq!(time(Value::Integer(60_000)), Duration::from_secs(60));
+        assert_eq!(time(Value::Integer(1_000)), Duration::from_secs(1));
+        assert_eq!(time(Value::Integer(999)), Duration::from_secs(999));
+        assert_eq!(time(Value::String("60000".to_owned())), Duration::from_secs(60));
+        assert_eq!(time(Value::String("3600s".to_owned())), Duration::from_secs(3600));
+        assert!(call_time(&Value::Integer(-60_000)).is_err());
     }
 }

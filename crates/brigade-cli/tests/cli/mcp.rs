@@ -81,6 +81,158 @@ fn a_server_that_cannot_start_is_said_and_the_run_goes_on() {
 }
 
 #[test]
+fn a_server_that_cannot_be_reached_says_where_and_why() {
+    let home = Home::new();
+    home.write(
+        "home/config.json",
+        r#"{"mcpServers": {"w": {"url": "http://127.0.0.1:1/mcp?key=sesame"}, "f": {"url": "ftp://x"}}}"#,
+    );
+    let refused =
+        "MCP server 'w': it cannot be reached at http://127.0.0.1:1: connection refused; check that it runs";
+    let done = home.run("[[reply]]\ntext = 'fine'\n", &[]);
+    done.exits(0).says(refused).says("MCP server 'f': it cannot be reached: `ftp:` is no way to a server");
+    assert!(!done.stderr.contains("sesame") && !done.stderr.contains("::"), "{}", done.stderr);
+    home.brigade(&["doctor"]).prints(refused);
+    home.brigade(&["tools", "login", "w"]).exits(1).says("it cannot be reached at http://127.0.0.1:1: ");
+}
+
+#[test]
+fn a_token_that_is_refused_is_not_taken_for_a_login_that_is_missing() {
+    let (home, server) = (Home::new(), Authority::start(Manners::Good));
+    let headers = json!({ "authorization": "Bearer wrong-one" });
+    let config = json!({ "mcpServers": { "fix": { "url": server.url(), "headers": headers } } });
+    home.write("home/config.json", &config.to_string());
+    let refused = "the server refused the Authorization header of its entry (401)";
+    let done = home.run("[[reply]]\ntext = 'fine'\n", &[]);
+    done.exits(0).says(refused);
+    assert!(!done.stderr.contains("tools login") && !done.stderr.contains("wrong-one"), "{}", done.stderr);
+    home.brigade(&["doctor"]).prints(refused);
+    home.brigade(&["tools", "login", "fix"]).exits(1).says(refused);
+}
+
+/// What other programs write beside the keys that are ours too.
+fn with_foreign_keys() -> serde_json::Value {
+    json!({ "autoApprove": ["echo"], "alwaysAllow": [], "description": "A fixture", "timeout": 60000, "enabled": true })
+}
+
+#[test]
+fn a_file_of_another_program_can_be_pasted() {
+    let home = Home::new();
+    let mut file: serde_json::Value = serde_json::from_str(&servers(&home, with_foreign_keys())).unwrap();
+    file["$schema"] = json!("https://x.example/schema.json");
+    file["inputs"] = json!([]);
+    home.write("home/config.json", &file.to_string());
+    home.run(&calling("echo"), &["--mode", "auto"]).exits(0).prints("round trip");
+    // What another program may do unasked is no leave here.
+    let asked = home.run(&calling("echo"), &["--mode", "ask"]);
+    assert!(!asked.stdout.contains("round trip"), "{}", asked.stdout);
+    let schema = home.brigade(&["config", "schema"]).exits(0).json();
+    assert!(jsonschema::draft202012::new(&schema).unwrap().is_valid(&file));
+    let slip = "unknown key `mcpServers.fix.comand`; the nearest known key is `mcpServers.fix.command`";
+    let file = servers(&home, json!({ "comand": "x" }));
+    home.write("home/config.json", &file);
+    home.brigade(&["tools", "list"]).exits(2).says(slip);
+    home.write("home/config.json", "{}");
+    home.write("work/.mcp.json", &file);
+    home.brigade(&["trust", "--yes"]).exits(2).says(slip);
+}
+
+#[test]
+fn a_plain_number_of_a_timeout_means_the_same_in_both_files() {
+    let home = Home::new();
+    // A second and a half; as seconds it would outlast the test.
+    let file = servers(&home, json!({ "timeout": 1500 }));
+    home.write("home/config.json", &file);
+    let run = || home.run(&calling("hang"), &["--mode", "auto"]);
+    run().exits(0).prints("no answer within 1500 ms");
+    home.write("home/config.json", "{}");
+    home.write("work/.mcp.json", &file);
+    home.brigade(&["trust", "--yes"]).exits(0);
+    run().exits(0).prints("no answer within 1500 ms");
+}
+
+#[test]
+fn a_server_that_is_disabled_is_not_started() {
+    let home = Home::new();
+    let file = servers(&home, json!({ "disabled": true }));
+    let is_left_alone = || {
+        let done = home.run(&calling("echo"), &["--mode", "auto"]);
+        done.exits(0).prints("There is no tool");
+        assert!(!done.stderr.contains("MCP server"), "{}", done.stderr);
+        let said = "Tools of an MCP server that is disabled in its entry";
+        let listed = home.brigade(&["tools", "list", "--servers"]);
+        listed.exits(0).prints("mcp__fix__*").prints(said);
+        assert!(!listed.stdout.contains("mcp__fix__echo"), "{}", listed.stdout);
+        for more in [&["doctor"][..], &["doctor", "--offline"]] {
+            home.brigade(more).prints("fix: disabled in its entry, so it is not started");
+        }
+    };
+    home.write("home/config.json", &file);
+    is_left_alone();
+    home.run(&calling("echo"), &["--mode", "auto", "--set", "mcpServers.fix.disabled=false"])
+        .exits(0)
+        .prints("round trip");
+    home.write("home/config.json", "{}");
+    home.write("work/.mcp.json", &file);
+    home.brigade(&["trust", "--yes"]).exits(0);
+    is_left_alone();
+}
+
+#[test]
+fn a_server_starts_in_the_folder_that_its_entry_names() {
+    let home = Home::new();
+    std::fs::create_dir(home.work().join("inner")).unwrap();
+    let script = "echo \"in $(pwd)\" >&2; exit 3";
+    let server = json!({ "command": "/bin/sh", "args": ["-c", script], "cwd": "inner" });
+    home.write("home/config.json", &json!({ "mcpServers": { "fix": server } }).to_string());
+    home.run("[[reply]]\ntext = 'fine'\n", &[]).exits(0).says("/inner");
+}
+
+#[test]
+fn a_server_that_is_slow_to_start_is_said_to_be_waited_for() {
+    let home = Home::new();
+    home.write("home/config.json", r#"{"mcpServers": {"slow": {"command": "sleep", "args": ["4"]}}}"#);
+    let waits = "waiting for MCP servers to start, 30 seconds at most: slow";
+    home.run("[[reply]]\ntext = 'fine'\n", &[]).exits(0).says(waits);
+    home.write("home/config.json", r#"{"mcpServers": {"quick": {"command": "true"}}}"#);
+    let quick = home.run("[[reply]]\ntext = 'fine'\n", &[]);
+    assert!(!quick.exits(0).stderr.contains("waiting for"), "{}", quick.stderr);
+}
+
+#[test]
+fn a_rule_for_a_server_that_is_not_there_is_told_of() {
+    let home = Home::new();
+    home.write("home/config.json", &servers(&home, json!({})));
+    let doctor = |rule: &str| {
+        let rule = format!("permissions.allow=[\"{rule}\"]");
+        home.brigade(&["doctor", "--offline", "--set", &rule]).stdout
+    };
+    let warning = "is for an MCP server that is not defined here";
+    for rule in ["mcp__nope__*", "mcp__fixed__echo", "mcp__fi__*"] {
+        let said = doctor(rule);
+        assert!(said.contains(&format!("permissions.allow: `{rule}` {warning}")), "{said}");
+        assert!(!said.contains("all for tools that there are"), "{said}");
+    }
+    for rule in ["mcp__fix__*", "mcp__fix__echo", "mcp__f*", "mcp__*"] {
+        let said = doctor(rule);
+        assert!(!said.contains(warning), "{said}");
+    }
+}
+
+#[test]
+fn the_list_of_tools_keeps_its_columns() {
+    let home = Home::new();
+    home.write("home/config.json", &servers(&home, json!({})));
+    let list = home.brigade(&["tools", "list", "--servers"]);
+    let column = |name: &str| {
+        let line = list.stdout.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+        line.len() - line[name.len()..].trim_start().len()
+    };
+    assert_eq!(column("mcp__fix__echo"), column("read_file"), "{}", list.stdout);
+    assert_eq!(column("mcp__fix__read_resource"), column("read_file"), "{}", list.stdout);
+}
+
+#[test]
 fn servers_of_a_project_count_once_it_is_trusted() {
     let home = Home::new();
     home.write("work/.mcp.json", &servers(&home, json!({ "disabled": false })));

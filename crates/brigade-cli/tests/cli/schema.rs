@@ -90,6 +90,9 @@ fn both_take_the_same() {
         "prices.'openai/gpt-5' = { input = 1, output = '2.5' }",
         "mcpServers.files = { command = 'x', args = ['a'], env = { A = 'b' } }",
         "mcpServers.web = { type = 'http', url = 'https://x.example/mcp', headers = { A = 'b' }, timeout = '2m' }",
+        "mcpServers.off = { command = 'x', cwd = 'y', disabled = true, autoApprove = ['z'], timeout = 60000 }",
+        "mcpServers.on = { command = 'x', enabled = true, tools = ['*'] }",
+        "'$schema' = 'x'",
         "providers.ollama.concurrency = 1",
     ] {
         assert_eq!(both.take(good), (true, true), "{good}");
@@ -123,6 +126,9 @@ fn both_take_the_same() {
         "prices.'a/b'.input = 1000001",
         "prices.'a/b'.max_output = 0",
         "mcpServers.files.env.A = 1",
+        "mcpServers.files.comand = 'x'",
+        "mcpServers.files.disabled = 'yes'",
+        "mcpServers.files.enabled = 'yes'",
     ] {
         assert_eq!(both.take(bad), (false, false), "{bad}");
     }

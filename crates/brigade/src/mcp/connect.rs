@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use brigade_core::text;
 use brigade_sandbox::{End, Finished, Job, ResourceLimits};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProtocolVersion,
@@ -23,7 +24,7 @@ use super::login::{self, Who};
 use super::news::{Attentive, News, listen};
 use super::patience::Listeners;
 use super::wire::{self, Wire};
-use super::{Address, Program, Way};
+use super::{Address, Program, Way, unreachable};
 use crate::secret::Secret;
 use crate::task::{AbortOnDrop, spawn};
 
@@ -68,7 +69,8 @@ impl Connection {
                     }
                     return lacking;
                 }
-                format!("the request did not come through: {}", short(&hidden(address, &cause.to_string())))
+                let why = unreachable::message(address, cause.error.as_ref());
+                format!("the request did not come through: {why}")
             }
             _ => format!("{}; {unknown}", self.fate.reason().unwrap_or("the connection is closed")),
         }
@@ -183,21 +185,7 @@ where
     match greeted(client, address, news).await? {
         Ok(service) => Ok(Connection::ready(service, fate, news, Some(address.clone()), Vec::new()).await),
         Err(error) if error.is_authorization_required() => Err(login::required(address)),
-        Err(error) => Err(unreachable(address, &error.to_string())),
-    }
-}
-
-fn unreachable(address: &Address, why: &str) -> String {
-    format!("it cannot be reached: {}", short(&hidden(address, why)))
-}
-
-/// Words without the address, as it is written and as it is understood: it may hold a key.
-pub(super) fn hidden(address: &Address, words: &str) -> String {
-    let written = address.url.expose();
-    let words = words.replace(written, "its address");
-    match url::Url::parse(written) {
-        Ok(url) => words.replace(url.as_str(), "its address"),
-        Err(_) => words,
+        Err(error) => Err(unreachable::greeting(address, &error)),
     }
 }
 
@@ -207,6 +195,7 @@ async fn greeted<C>(client: C, address: &Address, news: &Arc<News>) -> Result<Gr
 where
     C: StreamableHttpClient + Sync,
 {
+    unreachable::checked(address)?;
     let headers = wire::headers(&address.headers)?;
     let attempt = |lifecycle| {
         let config = StreamableHttpClientTransportConfig::with_uri(address.url.expose())
@@ -236,11 +225,11 @@ pub(super) async fn challenge(address: &Address) -> Result<Option<String>, Strin
         Err(error) if error.is_authorization_required() => {
             Ok(Some(error.auth_challenge().unwrap_or_default().to_owned()))
         }
-        Err(error) => Err(unreachable(address, &error.to_string())),
+        Err(error) => Err(unreachable::greeting(address, &error)),
     }
 }
 
-/// How a process ended, and the last that it said about it.
+/// How a process ended, and what it said about it.
 fn end(finished: &Finished, secrets: &[(String, Secret)]) -> String {
     let how = match finished.end {
         End::Exited(code) => format!("it ended with exit code {code}"),
@@ -248,15 +237,15 @@ fn end(finished: &Finished, secrets: &[(String, Secret)]) -> String {
         End::TimedOut | End::Cancelled => "it was ended".to_owned(),
     };
     let said = String::from_utf8_lossy(&finished.output);
-    let Some(last) = said.lines().rev().map(str::trim).find(|line| !line.is_empty()) else { return how };
-    let mut last = last.to_owned();
+    let Some(complaint) = text::complaint(&said) else { return how };
+    let mut said = complaint.to_owned();
     for (_, secret) in secrets {
         // Short values, such as a number, are everywhere and no keys.
         if secret.expose().len() >= 6 {
-            last = last.replace(secret.expose(), "(hidden)");
+            said = said.replace(secret.expose(), "(hidden)");
         }
     }
-    format!("{how}: {}", short(&last))
+    format!("{how}: {}", short(&said))
 }
 
 /// A few plain words of a stranger.

@@ -9,12 +9,13 @@ mod keyring;
 
 use std::path::PathBuf;
 
+use reqwest::header::AUTHORIZATION;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, ClientCredentialsConfig, OAuthClientConfig};
 use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
 use tokio::net::TcpListener;
 
-use super::Address;
 use super::connect::{self, short};
+use super::{Address, unreachable};
 use crate::secret::Secret;
 use keyring::Keyring;
 
@@ -92,6 +93,13 @@ impl Attempt {
         let keyring = Keyring::at(file);
         let kept = keyring.read().await?;
         let challenge = connect::challenge(address).await?;
+        if has_token(address) {
+            return Err(LoginError(match challenge {
+                Some(_) => token_refused(),
+                None => "the server takes the Authorization header of its entry; take that away to log in"
+                    .to_owned(),
+            }));
+        }
         if challenge.is_none() && kept.wanted.is_none() {
             return Err("the server does not ask for a login".to_owned().into());
         }
@@ -164,7 +172,7 @@ struct Discovered {
 
 async fn discovered(address: &Address, challenge: Option<&str>) -> Result<Discovered, LoginError> {
     let cannot = |error: AuthError| {
-        let why = connect::hidden(address, &error.to_string());
+        let why = unreachable::hidden(address, &error.to_string());
         LoginError(format!("the server does not say who lets people in: {}", short(&why)))
     };
     let mut inner = AuthorizationManager::new(address.url.expose()).await.map_err(cannot)?;
@@ -209,6 +217,10 @@ fn known_client(login: &Login, takes_documents: bool, redirect: &str) -> Option<
 /// What renews and shows a login, where there is one.
 pub(super) async fn manager(address: &Address) -> Result<Option<AuthorizationManager>, String> {
     let login = &address.login;
+    // What stands in its entry goes before any login.
+    if has_token(address) {
+        return Ok(None);
+    }
     if login.who == Who::Client {
         return as_client(address).await.map(Some).map_err(|error| error.to_string());
     }
@@ -217,7 +229,7 @@ pub(super) async fn manager(address: &Address) -> Result<Option<AuthorizationMan
     let kept = keyring.read().await?;
     let Some(credentials) = kept.credentials else { return Ok(None) };
     let words = |error: AuthError| {
-        format!("its login cannot be used: {}", short(&connect::hidden(address, &error.to_string())))
+        format!("its login cannot be used: {}", short(&unreachable::hidden(address, &error.to_string())))
     };
     let mut manager = AuthorizationManager::new(address.url.expose()).await.map_err(words)?;
     manager.set_credential_store(keyring.with_secret(kept.client_secret.clone()));
@@ -254,8 +266,22 @@ async fn as_client(address: &Address) -> Result<AuthorizationManager, LoginError
     Ok(inner)
 }
 
+/// Whether the entry of a server says itself who asks.
+fn has_token(address: &Address) -> bool {
+    address.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(AUTHORIZATION.as_str()))
+}
+
+fn token_refused() -> String {
+    "the server refused the Authorization header of its entry (401); write a token there that it takes, or take the \
+     header away where it wants a login (OAuth)"
+        .to_owned()
+}
+
 /// What a person reads when a server wants to know who asks.
 pub(super) fn required(address: &Address) -> String {
+    if has_token(address) {
+        return token_refused();
+    }
     match address.login.how.as_str() {
         "" => "it asks for authorisation (OAuth); if it takes a token, give it in `headers`".to_owned(),
         how => format!("it asks you to log in (OAuth); {how}"),
@@ -304,14 +330,23 @@ pub(super) fn lack(error: &(dyn std::error::Error + 'static)) -> Option<Lack> {
 pub(super) async fn lacking(address: &Address, lack: Lack) -> String {
     match lack {
         Lack::Login => required(address),
+        Lack::Rights(scope) if has_token(address) => format!(
+            "the Authorization header of its entry does not reach this far{}; write a token there that does",
+            named(scope.as_deref())
+        ),
         Lack::Rights(scope) => {
             if let (Some(file), Some(scope)) = (&address.login.file, &scope) {
                 let _ = Keyring::at(file.clone()).want(Some(scope)).await;
             }
-            let rights = scope.map_or_else(String::new, |scope| format!(" ({scope})"));
+            let rights = named(scope.as_deref());
             format!("your login does not reach this far{rights}; {}", again(address))
         }
     }
+}
+
+/// Rights that are lacking, where the server named them.
+fn named(scope: Option<&str>) -> String {
+    scope.map_or_else(String::new, |scope| format!(" ({scope})"))
 }
 
 fn again(address: &Address) -> &str {

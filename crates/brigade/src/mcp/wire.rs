@@ -25,7 +25,7 @@ use super::line::{LONGEST, Rate};
 use crate::secret::Secret;
 
 /// How long connecting to a server elsewhere may take.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// The most of an error page that is read.
 const LONGEST_ERROR: usize = 64 << 10;
 
@@ -273,7 +273,11 @@ async fn refused(
             Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), None))
         }
         _ if status.is_server_error() => Err(HttpStatusError::new(status.as_u16(), None).into()),
-        _ => Err(unexpected(format!("HTTP {}: {}", status.as_u16(), short(&String::from_utf8_lossy(&body))))),
+        _ => {
+            let said = short(String::from_utf8_lossy(&body).trim());
+            let said = if said.is_empty() { said } else { format!(": {said}") };
+            Err(unexpected(format!("it answered with HTTP {}{said}", status.as_u16())))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brigade::Secret;
-use brigade::mcp::login::Login;
+use brigade::mcp::login::{Attempt, Login};
 use brigade::mcp::{Address, Definition, Servers, Way};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -95,7 +95,10 @@ fn old(message: &Value) -> (String, String) {
 }
 
 fn definition(url: &str) -> Definition {
-    let headers = vec![("Authorization".to_owned(), Secret::new("Bearer sesame-7"))];
+    with_headers(url, vec![("Authorization".to_owned(), Secret::new("Bearer sesame-7"))])
+}
+
+fn with_headers(url: &str, headers: Vec<(String, Secret)>) -> Definition {
     Definition {
         name: "s".to_owned(),
         way: Way::Http(Address { url: Secret::new(url), headers, login: Login::default() }),
@@ -105,7 +108,11 @@ fn definition(url: &str) -> Definition {
 }
 
 async fn problem(url: &str) -> String {
-    let servers = Servers::start(vec![definition(url)]).await;
+    problem_of(definition(url)).await
+}
+
+async fn problem_of(definition: Definition) -> String {
+    let servers = Servers::start(vec![definition]).await;
     assert!(servers.tools().is_empty());
     servers.problems()[0].what.clone()
 }
@@ -131,8 +138,47 @@ async fn an_older_server_is_greeted_as_it_expects_and_sent_the_headers() {
 async fn a_server_that_asks_for_authorisation_is_told_of() {
     let challenge = "401 Unauthorized\r\nWWW-Authenticate: Bearer resource_metadata=\"https://x.example/\"";
     let server = Server::start(|_| (challenge.to_owned(), String::new())).await;
-    let what = problem(&server.address).await;
+    let what = problem_of(with_headers(&server.address, Vec::new())).await;
     assert!(what.contains("it asks for authorisation (OAuth)") && what.contains("`headers`"), "{what}");
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_not_taken_for_a_login_that_is_missing() {
+    let server = Server::start(|_| ("401 Unauthorized".to_owned(), String::new())).await;
+    let header = vec![("authorization".to_owned(), Secret::new("Bearer sesame-7"))];
+    let mut definition = with_headers(&server.address, header);
+    let Way::Http(address) = &mut definition.way else { unreachable!() };
+    let folder = World::new();
+    address.login.how = "type: login".to_owned();
+    address.login.file = Some(folder.root().join("logins/s.json"));
+    let begun = Attempt::begin(address).await.map(|_| ()).unwrap_err().to_string();
+    let refused = "the server refused the Authorization header of its entry (401); ";
+    assert!(begun.starts_with(refused), "{begun}");
+    let what = problem_of(definition).await;
+    assert!(what.starts_with(refused) && !what.contains("type: login"), "{what}");
+}
+
+#[tokio::test]
+async fn a_token_that_does_not_reach_far_enough_is_said_to_be_too_narrow() {
+    let server = Server::start(|message| match message["method"] == "tools/call" {
+        true => {
+            let narrow =
+                "403 Forbidden\r\nWWW-Authenticate: Bearer error=\"insufficient_scope\", scope=\"write\"";
+            (narrow.to_owned(), String::new())
+        }
+        false => old(message),
+    })
+    .await;
+    let world = World::new();
+    let mut definition = definition(&server.address);
+    let Way::Http(address) = &mut definition.way else { unreachable!() };
+    address.login.file = Some(world.root().join("logins/s.json"));
+    let address = address.clone();
+    let servers = Servers::start(vec![definition]).await;
+    let text = world.error(&servers, "mcp__s__echo").await;
+    assert!(text.contains("the Authorization header of its entry does not reach this far (write)"), "{text}");
+    let begun = Attempt::begin(&address).await.map(|_| ()).unwrap_err().to_string();
+    assert!(begun.contains("takes the Authorization header of its entry"), "{begun}");
 }
 
 #[tokio::test]
@@ -197,10 +243,47 @@ async fn a_flood_is_not_read_to_its_end() {
 #[tokio::test]
 async fn an_address_with_a_key_is_not_shown() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    for written in [format!("http://{free}/mcp?key=sesame-7"), format!("HTTP://{free}?key=sesame-7")] {
+    for written in [
+        format!("http://{free}/mcp?key=sesame-7"),
+        format!("HTTP://{free}?key=sesame-7"),
+        format!("http://me:sesame-7@{free}/s/sesame-7/mcp#sesame-7"),
+    ] {
         let what = problem(&written).await;
-        assert!(what.contains("it cannot be reached") && !what.contains("sesame"), "{what}");
+        let expected = format!(
+            "it cannot be reached at http://{free}: connection refused; check that it runs and that `url` in its entry \
+             is right"
+        );
+        assert_eq!(what, expected);
     }
+}
+
+#[tokio::test]
+async fn an_address_that_leads_nowhere_says_what_is_wrong_with_it() {
+    for (written, said) in [
+        ("ftp://x/sesame-7", "`ftp:` is no way to a server; let `url` begin with http:// or https://"),
+        (
+            "localhost:7/sesame-7",
+            "`localhost:` is no way to a server; let `url` begin with http:// or https://",
+        ),
+        ("sesame-7/mcp", "its `url` is no address (relative URL without a base); write https://host/path"),
+    ] {
+        assert_eq!(problem(written).await, format!("it cannot be reached: {said}"));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_something_else_says_what_it_was() {
+    let said = async |head: &'static str, body: &'static str| {
+        let server = Server::start(move |_| (head.to_owned(), body.to_owned())).await;
+        let what = problem(&server.address.replace("/mcp", "/sesame-7")).await;
+        what.split_once(": ").map(|(_, said)| said.to_owned()).unwrap_or(what)
+    };
+    let check = "check `url` in its entry";
+    let missing = said("404 Not Found", "Cannot POST /sesame-7\n").await;
+    assert_eq!(missing, format!("it answered with HTTP 404: Cannot POST /…; {check}"));
+    let page = said("200 OK\r\nContent-Type: text/html", "<p>Hello").await;
+    assert_eq!(page, format!("it answered with text/html, not as an MCP server does; {check}"));
+    assert_eq!(said("503 Busy", "").await, "it answered with HTTP 503; try again later");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Finding, wait_for};
 use crate::engine;
 use crate::failure::Failure;
-use crate::settings::Settings;
+use crate::settings::{McpServer, Settings};
 
 /// Starts every server and counts its tools; offline, servers are only named.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, Failure> {
@@ -14,9 +14,14 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
             "none; mcpServers in the configuration or .mcp.json of a project name them",
         )]);
     }
-    let names = settings.servers.iter().map(|server| server.name.as_str());
+    let (disabled, wanted): (Vec<&McpServer>, Vec<&McpServer>) =
+        settings.servers.iter().partition(|server| server.is_disabled);
+    let disabled = disabled
+        .into_iter()
+        .map(|server| Finding::note(format!("{}: disabled in its entry, so it is not started", server.name)));
     if offline {
-        return Ok(names.map(|name| Finding::note(format!("{name}: not started"))).collect());
+        let named = wanted.iter().map(|server| Finding::note(format!("{}: not started", server.name)));
+        return Ok(named.chain(disabled).collect());
     }
     let (servers, problems) = wait_for(engine::started(settings))??;
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -26,6 +31,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
     }
     let mut findings: Vec<Finding> =
         counts.into_iter().map(|(name, count)| Finding::ok(format!("{name}: {count} tools"))).collect();
+    findings.extend(disabled);
     findings.extend(problems.iter().map(|problem| {
         Finding::warn(problem.to_string(), "Mend its entry in mcpServers; runs go on without it")
     }));

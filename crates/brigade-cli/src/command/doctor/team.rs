@@ -2,11 +2,12 @@
 
 use brigade::Toolbox;
 use brigade::agents::{self, ProblemKind};
+use brigade_core::permission::Rule;
 
 use super::Finding;
 use crate::engine;
 use crate::project;
-use crate::settings::Settings;
+use crate::settings::{McpServer, Settings};
 
 /// The agents that can be named, and the files that are none.
 pub(super) fn agents(settings: &Settings) -> Vec<Finding> {
@@ -49,11 +50,36 @@ pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
     };
     let permissions = &settings.permissions;
     let rules = permissions.allow.len() + permissions.ask.len() + permissions.deny.len();
+    let for_nobody = rules_for_nobody(settings);
     findings.push(match engine::check_rules(permissions, &tools) {
+        Ok(()) if !for_nobody.is_empty() => Finding::ok(format!("mode {}, {rules} rules", permissions.mode)),
         Ok(()) => {
             Finding::ok(format!("mode {}, {rules} rules, all for tools that there are", permissions.mode))
         }
         Err(failure) => Finding::problem(failure.to_string(), "Mend the rule; as it is, it protects nothing"),
     });
+    findings.extend(for_nobody);
     findings
+}
+
+/// Rules for tools of MCP servers that are not defined here.
+fn rules_for_nobody(settings: &Settings) -> Vec<Finding> {
+    let permissions = &settings.permissions;
+    let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
+    let rules = lists.into_iter().flat_map(|(list, rules)| rules.iter().map(move |rule| (list, rule)));
+    let is_for_nobody = |rule: &Rule| {
+        let tool = rule.tool().trim_end_matches('*');
+        let has_such = |server: &McpServer| {
+            let tools = format!("mcp__{}__", server.name.to_lowercase());
+            tool.starts_with(&tools) || rule.names(&tools)
+        };
+        tool.starts_with("mcp__") && tool != "mcp__" && !settings.servers.iter().any(has_such)
+    };
+    let warning = |(list, rule): (&str, &Rule)| {
+        Finding::warn(
+            format!("permissions.{list}: `{rule}` is for an MCP server that is not defined here"),
+            "Mend the name, or leave the rule for another project that has such a server",
+        )
+    };
+    rules.filter(|(_, rule)| is_for_nobody(rule)).map(warning).collect()
 }

@@ -171,10 +171,12 @@ const MCP_SERVER: Kind = Section(&[
     ("command", Text, "The program that is started"),
     ("args", Texts, "Its arguments"),
     ("env", Named(&Text), "Its variables"),
+    ("cwd", Text, "The folder that it starts in, if that is not the one that is worked in"),
     ("url", Text, "Where it is, if it is not started here"),
     ("headers", Named(&Text), "Headers of requests to it"),
     ("oauth", OAUTH, "How you are logged in to it, where it asks for that"),
-    ("timeout", Time, "How long a call may take"),
+    ("timeout", Time, "How long a call may take; a plain number is seconds, from 1000 on milliseconds"),
+    ("disabled", Flag, "Whether it is left alone: it is not started, and its tools are missing"),
     ("type", Text, "How it is spoken to: stdio or http; it also follows from command and url"),
 ]);
 
