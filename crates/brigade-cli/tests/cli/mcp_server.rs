@@ -242,7 +242,7 @@ fn a_loop_through_other_programs_meets_the_depth_limit() {
         json!({
             "name": "delegate",
             "arguments": { "role": "Child", "task": "x" },
-            "_meta": { "brigade/hop": { "depth": 3, "lineage": ["above"] } }
+            "_meta": { "brigade/hop": { "depth": 4, "lineage": ["above"] } }
         }),
     );
     let result = spoken.answer(id)["result"].clone();
