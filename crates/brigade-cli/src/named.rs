@@ -55,7 +55,7 @@ pub(crate) async fn session(store: &dyn Store, text: &str) -> Result<SessionId, 
 
 async fn last(store: &dyn Store) -> Result<SessionId, Failure> {
     let roots = store.roots().await?;
-    let newest = roots.into_iter().map(|summary| summary.root).find(|root| root.parent().is_none());
+    let newest = roots.into_iter().map(|summary| summary.root).find(|root| root.is_root());
     newest.ok_or_else(|| Failure::usage("there are no sessions yet; start one with: brigade run \"TASK\""))
 }
 
@@ -98,7 +98,8 @@ mod tests {
         let record = |session: &SessionId| {
             let delegation =
                 Delegation { task: format!("task of {session}").into(), ..Delegation::default() };
-            let event = Event::Started { delegation, agent: hash, grant, parent: None, depth: 0 };
+            let event =
+                Event::Started { delegation: delegation.into(), agent: hash, grant, parent: None, depth: 0 };
             Record { session: session.clone(), seq: 0, pos: 0, at: 0, v: 1, event }
         };
         let records = [&ids[2], &ids[0], &ids[1]].map(record).to_vec();

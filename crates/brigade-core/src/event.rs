@@ -1,6 +1,7 @@
 //! The facts. Names are for ever; fields are only added.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +61,7 @@ pub enum Event {
     /// A round began. It says enough to resume anywhere.
     Started {
         /// What is asked.
-        delegation: Delegation,
+        delegation: Arc<Delegation>,
         /// The agent definition.
         agent: Hash,
         /// What it may do and use up.
@@ -151,7 +152,7 @@ pub enum Event {
         /// The child.
         child: SessionId,
         /// What is asked.
-        delegation: Delegation,
+        delegation: Arc<Delegation>,
         /// The agent definition.
         agent: Hash,
         /// What it is lent.
@@ -356,7 +357,7 @@ impl Event {
         };
         match self {
             Event::Started { delegation, .. } | Event::Delegated { delegation, .. } => {
-                delegation_texts(delegation, visit);
+                delegation_texts(Arc::make_mut(delegation), visit);
             }
             Event::Heard { text, .. } | Event::Said { text, .. } => visit(text),
             Event::Replied { reply, .. } => {

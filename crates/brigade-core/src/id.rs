@@ -1,5 +1,6 @@
 //! Names of things in the log: sessions, calls and content.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -71,10 +72,17 @@ impl SessionId {
 
     /// The root of the tree that this id was born in.
     pub fn root_id(&self) -> SessionId {
-        match self.0.split_once('.') {
-            Some((root, _)) => SessionId(root.into()),
-            None => self.clone(),
-        }
+        if self.is_root() { self.clone() } else { SessionId(self.root_str().into()) }
+    }
+
+    /// The id of the root, as text.
+    pub fn root_str(&self) -> &str {
+        self.0.split_once('.').map_or(&self.0, |(root, _)| root)
+    }
+
+    /// Whether nobody delegated it.
+    pub fn is_root(&self) -> bool {
+        !self.0.contains('.')
     }
 
     /// The session that this one was delegated by, at birth.
@@ -99,6 +107,13 @@ fn is_segment(segment: &str) -> bool {
         && parts
             .iter()
             .all(|part| !part.is_empty() && part.len() <= 10 && part.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Ids are equal, ordered and hashed as their texts are.
+impl Borrow<str> for SessionId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
 }
 
 impl FromStr for SessionId {

@@ -11,6 +11,7 @@ mod questions;
 mod transcript;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +82,7 @@ pub struct OpenCall {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Round {
     /// What is asked.
-    pub delegation: Delegation,
+    pub delegation: Arc<Delegation>,
     /// The agent definition.
     pub agent: Hash,
     /// What it may do and use up.

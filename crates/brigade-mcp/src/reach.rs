@@ -57,7 +57,7 @@ mod tests {
         let names = |lineage: &[&str]| lineage.iter().map(|name| (*name).to_owned()).collect();
         let hop = lineage.map(|lineage| Box::new(Hop { lineage: names(lineage), ..Hop::default() }));
         Event::Started {
-            delegation: Delegation { hop, ..Delegation::default() },
+            delegation: Delegation { hop, ..Delegation::default() }.into(),
             agent: Hash::of(b""),
             grant: Grant {
                 authority: Hash::of(b""),

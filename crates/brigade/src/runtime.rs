@@ -305,7 +305,8 @@ impl Runtime {
         }
         let mut agent = kit.agent.clone();
         agent.model.get_or_insert_with(|| self.core.settings.model.clone());
-        let mut delegation = Delegation { task: "".into(), warnings: Vec::new(), ..round.delegation };
+        let mut delegation =
+            Delegation { task: "".into(), warnings: Vec::new(), ..Arc::unwrap_or_clone(round.delegation) };
         delegation.hop = within_both(delegation.hop, more.hop.as_ref());
         let mut authority = self.root_authority(&agent, &delegation);
         // A next round is as free as the last one was, unless the caller says otherwise; rules are those of now. What
@@ -498,7 +499,7 @@ impl Runtime {
         let turns = turns.unwrap_or(settings.limits.lead_turns);
         let grant = Grant { authority: kit.authority_hash, budget, turns, deadline };
         let depth = depth_at_top(&delegation);
-        Round { delegation, agent: kit.agent_hash, grant, parent: None, depth }
+        Round { delegation: delegation.into(), agent: kit.agent_hash, grant, parent: None, depth }
     }
 }
 
@@ -526,8 +527,8 @@ fn refuse_depth(depth: u32, authority: &Authority) -> Result<(), RunError> {
     if depth > deepest { Err(RunError::Setup(Refusal::Depth { deepest }.to_string())) } else { Ok(()) }
 }
 
-fn prepared(tree: Arc<Tree>, driver: Driver) -> Prepared {
-    Prepared { session: tree.root.clone(), tree, work: Work::Drive(Box::new(driver)) }
+fn prepared(tree: Arc<Tree>, driver: Box<Driver>) -> Prepared {
+    Prepared { session: tree.root.clone(), tree, work: Work::Drive(driver) }
 }
 
 /// Runs a tree to the end of its round and gives its lease back.

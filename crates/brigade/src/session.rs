@@ -107,7 +107,7 @@ pub(crate) struct Driver {
     /// Calls with several children that have all ended.
     finished: Vec<CallId>,
     /// Children that wait for a slot or for a refund.
-    waiting: BTreeMap<Lane, VecDeque<Box<Waiting>>>,
+    waiting: BTreeMap<Lane, VecDeque<Waiting>>,
     /// Children whose loan is recorded and who are not started yet.
     lent: Vec<lend::Lent>,
     /// The edit that is under way, and those that wait for it.
@@ -117,7 +117,7 @@ pub(crate) struct Driver {
     asking: BTreeMap<CallId, Option<Instant>>,
     /// Which change of its tool a person was shown with the question about a call.
     shown: BTreeMap<CallId, Hash>,
-    last_kit: Option<group::LastKit>,
+    last_kit: Option<Box<group::LastKit>>,
     /// Whether those that wait can only be lent to when another loan comes back.
     waits_for_refund: bool,
     /// What slots were asked for.
@@ -145,7 +145,7 @@ impl Driver {
         round: Round,
         kit: Arc<Kit>,
         slot: Option<Slot>,
-    ) -> Driver {
+    ) -> Box<Driver> {
         let mut driver = Driver::new(tree, State::new(session), kit, slot);
         driver.name_definitions();
         driver.open_round(round);
@@ -153,7 +153,7 @@ impl Driver {
     }
 
     /// A driver for a session whose log goes on. `started_pos` is the place of the round's first fact.
-    pub(crate) fn go_on(tree: Arc<Tree>, state: State, kit: Arc<Kit>, started_pos: u64) -> Driver {
+    pub(crate) fn go_on(tree: Arc<Tree>, state: State, kit: Arc<Kit>, started_pos: u64) -> Box<Driver> {
         let mut driver = Driver::new(tree, state, kit, None);
         driver.set_deadline(driver.tree.downtime_since(started_pos));
         driver
@@ -166,7 +166,7 @@ impl Driver {
         kit: Arc<Kit>,
         round: Round,
         words: Option<&str>,
-    ) -> Driver {
+    ) -> Box<Driver> {
         let mut driver = Driver::new(tree, state, kit, None);
         driver.name_definitions();
         if let Some(words) = words {
@@ -176,12 +176,13 @@ impl Driver {
         driver
     }
 
-    fn new(tree: Arc<Tree>, state: State, kit: Arc<Kit>, slot: Option<Slot>) -> Driver {
+    /// Boxed from the start: a driver is large, and goes through many hands before it runs.
+    fn new(tree: Arc<Tree>, state: State, kit: Arc<Kit>, slot: Option<Slot>) -> Box<Driver> {
         let (sender, inbox) = mpsc::unbounded();
         let committed = state.length();
         tree.enter(state.session(), sender.clone());
         let seat = tree.seat(&kit, state.session());
-        Driver {
+        Box::new(Driver {
             tree,
             state,
             kit,
@@ -213,7 +214,7 @@ impl Driver {
             grace: MOST_GRACE,
             _seat: seat,
             is_cut_off: false,
-        }
+        })
     }
 
     /// Records the beginning of a round.

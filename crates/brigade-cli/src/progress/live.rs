@@ -272,12 +272,13 @@ mod tests {
         for depth in 0..depth {
             let parent = session.parent();
             let role = "a 日本語 role \u{1b}[2J";
-            let started = Event::Started { delegation: delegation(role), agent: hash, grant, parent, depth };
+            let started =
+                Event::Started { delegation: delegation(role).into(), agent: hash, grant, parent, depth };
             let child = session.child(call);
             let delegated = Event::Delegated {
                 call,
                 child: child.clone(),
-                delegation: delegation(role),
+                delegation: delegation(role).into(),
                 agent: hash,
                 grant,
             };

@@ -86,7 +86,13 @@ mod tests {
         let hash = Hash::of(b"");
         let grant =
             Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
-        Event::Started { delegation: Delegation::default(), agent: hash, grant, parent: None, depth: 0 }
+        Event::Started {
+            delegation: Delegation::default().into(),
+            agent: hash,
+            grant,
+            parent: None,
+            depth: 0,
+        }
     }
 
     fn ended() -> Event {

@@ -280,7 +280,7 @@ mod tests {
         let grant =
             Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
         let delegation = Delegation { task: task.into(), ..Delegation::default() };
-        Event::Started { delegation, agent: hash, grant, parent: None, depth: 0 }
+        Event::Started { delegation: delegation.into(), agent: hash, grant, parent: None, depth: 0 }
     }
 
     fn called(purpose: Purpose) -> Event {

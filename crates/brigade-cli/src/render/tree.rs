@@ -207,13 +207,19 @@ mod tests {
             Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
         let delegation = || Delegation { role: Some("worker".to_owned()), ..Delegation::default() };
         let record = |seq, event| Record { session: root.clone(), seq, pos: seq, at: 0, v: 1, event };
-        let started =
-            Event::Started { delegation: Delegation::default(), agent: hash, grant, parent: None, depth: 0 };
+        let started = Event::Started {
+            delegation: Delegation::default().into(),
+            agent: hash,
+            grant,
+            parent: None,
+            depth: 0,
+        };
         let mut records = vec![record(0, started)];
         for index in 0..children {
             let call = CallId { turn: 1, index };
             let child = root.child(call);
-            let delegated = Event::Delegated { call, child, delegation: delegation(), agent: hash, grant };
+            let delegated =
+                Event::Delegated { call, child, delegation: delegation().into(), agent: hash, grant };
             records.push(record(u64::from(index) + 1, delegated));
         }
         (Tree::fold(&records), root)

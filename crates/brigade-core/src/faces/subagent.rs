@@ -1,6 +1,7 @@
 //! Face B: `subagent`, a recursive helper that reports at its end, and `parallel_subagent`, several at once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -249,14 +250,14 @@ impl SubagentConfig {
     /// than one result may be share its room.
     pub fn render_parallel(
         &self,
-        parts: &[(Delegation, PartEnd)],
+        parts: &[(Arc<Delegation>, PartEnd)],
         total_ms: u64,
         limit: usize,
     ) -> ToolOutput {
         let sizes = parts.iter().map(|(part, end)| self.report_bytes(part).min(end.outcome.text.len()));
         let room =
             if sizes.sum::<usize>() > limit { (limit / parts.len().max(1)).max(LEAST_SHARE) } else { limit };
-        let result = |(part, end): &(Delegation, PartEnd)| {
+        let result = |(part, end): &(Arc<Delegation>, PartEnd)| {
             let error = failure(&end.outcome.status);
             let note = end.outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
             ResultOfPart {

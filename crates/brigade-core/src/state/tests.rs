@@ -48,7 +48,7 @@ fn task(text: &str) -> Delegation {
 
 fn started(turns: u32, budget: Budget) -> Event {
     Event::Started {
-        delegation: task("Do it"),
+        delegation: task("Do it").into(),
         agent: Hash::of(b"agent"),
         grant: grant(turns, budget),
         parent: None,
@@ -102,7 +102,7 @@ fn delegated(turn: u32, index: u32, budget: Budget) -> Event {
     Event::Delegated {
         call: call(turn, index),
         child: root().child(call(turn, index)),
-        delegation,
+        delegation: delegation.into(),
         agent: Hash::of(b"helper"),
         grant: grant(5, budget),
     }
@@ -256,8 +256,13 @@ fn a_plain_run() {
 fn the_context_of_a_delegation_stands_under_its_task() {
     let mut delegation = task("Look");
     delegation.context = Some("It is red.".into());
-    let event =
-        Event::Started { delegation, agent: Hash::of(b"a"), grant: grant(1, ROOMY), parent: None, depth: 0 };
+    let event = Event::Started {
+        delegation: delegation.into(),
+        agent: Hash::of(b"a"),
+        grant: grant(1, ROOMY),
+        parent: None,
+        depth: 0,
+    };
     assert_eq!(users(&Story::of([event]).state), ["Look\n\nContext:\nIt is red."]);
 }
 
@@ -860,7 +865,7 @@ fn words_after_the_end_ask_for_a_next_round() {
     story.then(heard("And B?")).next(Step::Nothing).refuses(called(2, 1, Purpose::Turn));
     assert!(story.state.has_unheard_words());
     let silent = Event::Started {
-        delegation: Delegation::default(),
+        delegation: Delegation::default().into(),
         agent: Hash::of(b"agent"),
         grant: grant(1, tokens_only(500)),
         parent: None,
@@ -1273,7 +1278,7 @@ fn hostile_numbers_do_no_harm() {
     let purposes = [Purpose::Turn, Purpose::Grace, Purpose::Summary, Purpose::Compaction];
     let mut events = vec![
         Event::Started {
-            delegation: Delegation { task: blob(), context: Some(blob()), ..Delegation::default() },
+            delegation: Delegation { task: blob(), context: Some(blob()), ..Delegation::default() }.into(),
             agent: Hash::of(b""),
             grant: grant(most, Budget::UNLIMITED),
             parent: None,
@@ -1288,7 +1293,7 @@ fn hostile_numbers_do_no_harm() {
         Event::Delegated {
             call: far,
             child: root().child(far),
-            delegation: task(""),
+            delegation: task("").into(),
             agent: Hash::of(b""),
             grant: grant(most, Budget::UNLIMITED),
         },

@@ -412,7 +412,8 @@ impl Run {
         Event::Delegated {
             call,
             child: self.state.session().child_of_many(call, self.children),
-            delegation: Delegation { face: Face::Delegate, task: "help".into(), ..Delegation::default() },
+            delegation: Delegation { face: Face::Delegate, task: "help".into(), ..Delegation::default() }
+                .into(),
             agent: Hash::of(b"agent"),
             grant,
         }
@@ -626,7 +627,7 @@ pub(crate) fn observed(state: &State) -> String {
 pub(crate) fn run_a_tree(numbers: Vec<u32>) -> (Run, World) {
     let mut world = World { chance: Chance { numbers, at: 0 }, records: Vec::new() };
     let round = Round {
-        delegation: Delegation { task: "go".into(), ..Delegation::default() },
+        delegation: Delegation { task: "go".into(), ..Delegation::default() }.into(),
         agent: Hash::of(b"agent"),
         grant: some_grant(&mut world),
         parent: None,

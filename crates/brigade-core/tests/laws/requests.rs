@@ -91,13 +91,13 @@ fn a_session_that_delegates_to_itself_is_no_endless_tree() {
     let event = Event::Delegated {
         call: CallId { turn: 1, index: 0 },
         child: session.clone(),
-        delegation: Delegation::default(),
+        delegation: Delegation::default().into(),
         agent: Hash::of(b""),
         grant: some_grant(&mut world),
     };
     let record = |seq, event| Record { session: session.clone(), seq, pos: seq, at: 0, v: VERSION, event };
     let deepest = Event::Started {
-        delegation: Delegation::default(),
+        delegation: Delegation::default().into(),
         agent: Hash::of(b""),
         grant: some_grant(&mut world),
         parent: None,

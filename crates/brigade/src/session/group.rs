@@ -33,9 +33,9 @@ pub(super) struct Group {
     /// Children that are out or in line.
     busy: usize,
     /// Children that come after those.
-    backlog: VecDeque<Box<Waiting>>,
+    backlog: VecDeque<Waiting>,
     /// Those that never started, and why.
-    unstarted: Vec<(Delegation, usize, String)>,
+    unstarted: Vec<(Arc<Delegation>, usize, String)>,
     failed: bool,
 }
 
@@ -90,7 +90,7 @@ impl Driver {
         several: bool,
         at_once: usize,
         fail_fast: bool,
-        backlog: VecDeque<Box<Waiting>>,
+        backlog: VecDeque<Waiting>,
     ) {
         let (busy, unstarted, failed) = (0, Vec::new(), false);
         self.groups.insert(call, Group { several, at_once, fail_fast, busy, backlog, unstarted, failed });
@@ -114,13 +114,13 @@ impl Driver {
         call: CallId,
         index: usize,
         mut part: Delegation,
-    ) -> Result<Box<Waiting>, ToolOutput> {
+    ) -> Result<Waiting, ToolOutput> {
         let (kit, agent, warning) = self.kit_for(&part).await?;
         part.agent = part.agent.or(agent);
         part.warnings.extend(warning);
         let cap = kit.agent.max_concurrency.map(|cap| (Arc::from(kit.agent.id.as_str()), cap));
         let lane = Lane { face: part.face, agent: cap };
-        Ok(Box::new(Waiting { call, index, delegation: part, kit, lane }))
+        Ok(Waiting { call, index, delegation: part.into(), kit, lane })
     }
 
     /// What a child is equipped with, the definition it runs, and what the caller should know about it. Calls of one
@@ -152,12 +152,12 @@ impl Driver {
         let warning = (!unknown.is_empty()).then(|| format!("no such tool to lend: {}", unknown.join(", ")));
         let kit = self.tree.kit(agent, lent, depth).map_err(|cause| self.failed(part, cause))?;
         kit.can_keep(&self.state.ledger().granted()).map_err(|cause| self.failed(part, cause))?;
-        self.last_kit = Some(LastKit {
+        self.last_kit = Some(Box::new(LastKit {
             part: part.clone(),
             kit: kit.clone(),
             agent: defined.clone(),
             warning: warning.clone(),
-        });
+        }));
         Ok((kit, defined, warning))
     }
 
@@ -207,7 +207,7 @@ impl Driver {
     }
 
     /// A child was not started.
-    pub(super) fn refuse_part(&mut self, waiting: Box<Waiting>, cause: String) {
+    pub(super) fn refuse_part(&mut self, waiting: Waiting, cause: String) {
         let Some(group) = self.groups.get_mut(&waiting.call) else { return };
         group.busy = group.busy.saturating_sub(1);
         group.unstarted.push((waiting.delegation, waiting.index, cause));
@@ -253,7 +253,7 @@ impl Driver {
 
     /// Cancels the children of a call that are out and drops those that are not.
     fn stop_group(&mut self, call: CallId) {
-        let mut dropped: Vec<Box<Waiting>> = Vec::new();
+        let mut dropped: Vec<Waiting> = Vec::new();
         for queue in self.waiting.values_mut() {
             let all = std::mem::take(queue).into_iter();
             let (own, others): (VecDeque<_>, _) = all.partition(|waiting| waiting.call == call);
@@ -285,8 +285,7 @@ impl Driver {
 
     /// Everything that waits is answered when nothing new may start.
     pub(super) fn drop_waiting(&mut self, reason: &str) {
-        let mut dropped: Vec<Box<Waiting>> =
-            std::mem::take(&mut self.waiting).into_values().flatten().collect();
+        let mut dropped: Vec<Waiting> = std::mem::take(&mut self.waiting).into_values().flatten().collect();
         for group in self.groups.values_mut() {
             group.busy += group.backlog.len();
             dropped.extend(std::mem::take(&mut group.backlog));
@@ -309,7 +308,7 @@ impl Driver {
                 parts.push((index, part, PartEnd { outcome, tokens: 0, duration_ms: 0 }));
             }
             parts.sort_by_key(|(index, _, _)| *index);
-            let parts: Vec<(Delegation, PartEnd)> =
+            let parts: Vec<(Arc<Delegation>, PartEnd)> =
                 parts.into_iter().map(|(_, part, end)| (part, end)).collect();
             let settings = self.tree.settings();
             let (config, limit) = (settings.faces.subagent(), settings.limits.result_bytes);
@@ -370,7 +369,7 @@ impl Driver {
         {
             match self.equip(call, index, part.clone()).await {
                 Ok(waiting) => backlog.push_back(waiting),
-                Err(output) => unstarted.push((part, index, output.text.to_string())),
+                Err(output) => unstarted.push((part.into(), index, output.text.to_string())),
             }
         }
         if let Some(group) = self.groups.get_mut(&call) {
@@ -401,9 +400,9 @@ fn same_equipment(one: &Delegation, other: &Delegation) -> bool {
 }
 
 /// The children of a call that have returned, as the log has them.
-fn ended_parts(records: &[Record], call: CallId) -> Vec<(usize, Delegation, PartEnd)> {
+fn ended_parts(records: &[Record], call: CallId) -> Vec<(usize, Arc<Delegation>, PartEnd)> {
     let mut parts = Vec::new();
-    let mut begun: Vec<(&SessionId, &Delegation, u64)> = Vec::new();
+    let mut begun: Vec<(&SessionId, &Arc<Delegation>, u64)> = Vec::new();
     for record in records {
         match &record.event {
             Event::Delegated { call: of, child, delegation, .. } if *of == call => {

@@ -25,7 +25,7 @@ pub(super) struct Waiting {
     pub(super) call: CallId,
     /// Which child of the call it is.
     pub(super) index: usize,
-    pub(super) delegation: Delegation,
+    pub(super) delegation: Arc<Delegation>,
     pub(super) kit: Arc<Kit>,
     pub(super) lane: Lane,
 }
@@ -33,14 +33,14 @@ pub(super) struct Waiting {
 /// A child whose loan is recorded.
 pub(super) struct Lent {
     child: SessionId,
-    waiting: Box<Waiting>,
+    waiting: Waiting,
     slot: Slot,
 }
 
 /// What became of an attempt to lend.
 enum Attempt {
-    Lent(SessionId, Box<Waiting>),
-    WaitForRefund(Box<Waiting>),
+    Lent(SessionId, Waiting),
+    WaitForRefund(Waiting),
     Refused,
 }
 
@@ -99,7 +99,7 @@ impl Driver {
         }
     }
 
-    fn lend_to(&mut self, mut waiting: Box<Waiting>) -> Attempt {
+    fn lend_to(&mut self, mut waiting: Waiting) -> Attempt {
         if let Some(reason) = self.state.stopping() {
             self.refuse_part(waiting, format!("Not started: {reason}"));
             return Attempt::Refused;
@@ -123,7 +123,7 @@ impl Driver {
             return Attempt::Refused;
         }
         if waiting.delegation.face == Face::Spawn {
-            waiting.delegation.number = Some(self.tree.next_number());
+            Arc::make_mut(&mut waiting.delegation).number = Some(self.tree.next_number());
         }
         let child = self.child_id(&waiting);
         let grant = self.child_grant(&waiting, budget);
@@ -243,7 +243,7 @@ impl Driver {
             let round = Round::clone(&loan.round);
             let mut driver = Driver::begin(self.tree.clone(), child.clone(), round, waiting.kit, Some(slot));
             self.make_findable(&child, &mut driver).await?;
-            self.start_child(child, Box::new(driver));
+            self.start_child(child, driver);
         }
         Ok(())
     }
@@ -375,7 +375,7 @@ async fn take_up(tree: &Arc<Tree>, child: &SessionId, mut round: Round) -> Resul
         if let Limit::AtMost(at) = round.grant.deadline {
             round.grant.deadline = Limit::AtMost(at.saturating_add(downtime));
         }
-        return Ok(TakenUp::Goes(Box::new(Driver::begin(tree.clone(), child.clone(), round, kit, None))));
+        return Ok(TakenUp::Goes(Driver::begin(tree.clone(), child.clone(), round, kit, None)));
     }
     let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
     let started_pos = started.map_or(0, |record| record.pos);
@@ -385,6 +385,6 @@ async fn take_up(tree: &Arc<Tree>, child: &SessionId, mut round: Round) -> Resul
             let end = RoundEnd { outcome: outcome.clone(), spent: state.ledger().spent() };
             Ok(TakenUp::Ended(Box::new(end)))
         }
-        None => Ok(TakenUp::Goes(Box::new(Driver::go_on(tree.clone(), state, kit, started_pos)))),
+        None => Ok(TakenUp::Goes(Driver::go_on(tree.clone(), state, kit, started_pos))),
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn said(text: impl Into<Text>) -> Event {
 
 pub(crate) fn started(task: &str, agent: &str, authority: &str) -> Event {
     Event::Started {
-        delegation: Delegation { task: task.into(), ..Delegation::default() },
+        delegation: Delegation { task: task.into(), ..Delegation::default() }.into(),
         agent: Hash::of(agent.as_bytes()),
         grant: Grant {
             authority: Hash::of(authority.as_bytes()),

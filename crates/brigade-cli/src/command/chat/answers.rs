@@ -147,13 +147,19 @@ mod tests {
         view.apply(&record(
             &root,
             0,
-            Event::Started { delegation, agent: hash, grant, parent: None, depth: 0 },
+            Event::Started { delegation: delegation.into(), agent: hash, grant, parent: None, depth: 0 },
         ));
         for (index, (role, has_ended)) in (0..).zip(roles) {
             let call = CallId { turn: 1, index };
             let child = root.child(call);
             let delegation = Delegation { role: Some((*role).to_owned()), ..Delegation::default() };
-            let delegated = Event::Delegated { call, child: child.clone(), delegation, agent: hash, grant };
+            let delegated = Event::Delegated {
+                call,
+                child: child.clone(),
+                delegation: delegation.into(),
+                agent: hash,
+                grant,
+            };
             view.apply(&record(&root, 1 + u64::from(index), delegated));
             if *has_ended {
                 let outcome = Outcome { status: Status::Done, text: "".into(), warnings: Vec::new() };

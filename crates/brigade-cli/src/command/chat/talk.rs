@@ -266,7 +266,7 @@ async fn last_session(store: &dyn Store, settings: &Settings) -> Result<SessionI
         Failure::usage(format!("{} cannot be worked in: {error}", settings.folder.display()))
     })?;
     let mut roots = store.roots().await?;
-    roots.retain(|summary| summary.root.parent().is_none());
+    roots.retain(|summary| summary.root.is_root());
     roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
     for summary in roots {
         if engine::recorded_folder(store, &summary.root).await?.is_some_and(|folder| folder == here.root()) {

@@ -124,7 +124,7 @@ fn c56_message_without_and_with_context() {
     let words = |arguments: &str| {
         let mut state = crate::State::new(crate::SessionId::root(1));
         state.apply(&crate::Event::Started {
-            delegation: parsed(arguments),
+            delegation: parsed(arguments).into(),
             agent: crate::Hash::of(b""),
             grant: crate::Grant {
                 authority: crate::Hash::of(b""),

@@ -468,8 +468,11 @@ fn c86_parallel_results_have_exactly_the_fields_of_the_contract() {
     let end =
         |status, text: &str| PartEnd { outcome: Outcome::new(status, text), tokens: 7, duration_ms: 11 };
     let parts = [
-        (parsed(&with("label", "one".into())), end(Status::Done, "fine")),
-        (parsed(&with("label", "two".into())), end(Status::Failed { cause: "broke".to_owned() }, "half")),
+        (parsed(&with("label", "one".into())).into(), end(Status::Done, "fine")),
+        (
+            parsed(&with("label", "two".into())).into(),
+            end(Status::Failed { cause: "broke".to_owned() }, "half"),
+        ),
     ];
     let output = SubagentConfig::default().render_parallel(&parts, 99, 16_384);
     assert!(!output.is_error());
@@ -508,7 +511,7 @@ fn many_long_reports_share_the_room_of_one_result() {
         duration_ms: 1,
     };
     let shown = |count: usize, bytes: usize| {
-        let parts: Vec<_> = (0..count).map(|_| (part.clone(), end(bytes))).collect();
+        let parts: Vec<_> = (0..count).map(|_| (part.clone().into(), end(bytes))).collect();
         SubagentConfig::default().render_parallel(&parts, 1, 16_384).text.len()
     };
     assert!(shown(4, 4_000) > 16_000, "what fits is whole");

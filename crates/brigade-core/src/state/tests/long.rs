@@ -110,7 +110,7 @@ fn a_summary_that_does_not_fit_is_made_from_less_and_less_and_then_given_up() {
 fn a_report_that_does_not_fit_is_asked_for_again_after_a_summary() {
     let delegation = Delegation { report: Some("Report.".into()), ..task("Do it") };
     let started = Event::Started {
-        delegation,
+        delegation: delegation.into(),
         agent: Hash::of(b"agent"),
         grant: grant(9, ROOMY),
         parent: None,
@@ -136,7 +136,7 @@ fn the_window_is_neared_only_by_what_can_be_summarised() {
     assert!(!story.state.nears_window(&meter(12_000)), "there is room");
     assert!(!story.state.nears_window(&Meter { window: None, ..meter(0) }), "nobody knows the window");
     let task = Event::Started {
-        delegation: task(&"x".repeat(20_000)),
+        delegation: task(&"x".repeat(20_000)).into(),
         agent: Hash::of(b"agent"),
         grant: grant(9, ROOMY),
         parent: None,

@@ -54,7 +54,7 @@ pub(super) struct Exchange<D> {
     is_in_line: bool,
     parser: Parser,
     /// None until the request is sent.
-    decoder: Option<D>,
+    decoder: Option<Box<D>>,
     chunks: Pieces,
     failed: Option<ModelError>,
     framing: Framing,
@@ -70,11 +70,11 @@ pub(super) struct Exchange<D> {
 enum Phase {
     Queued,
     Sent(Coming),
-    Reading(Reply),
+    Reading(Box<Reply>),
     Over,
 }
 
-type Coming = BoxFuture<'static, Result<Reply, WireError>>;
+type Coming = BoxFuture<'static, Result<Box<Reply>, WireError>>;
 
 /// Whether the end of a body can be told from a cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -196,7 +196,7 @@ impl<D: Decoder> Exchange<D> {
     fn send(&mut self) {
         match self.written() {
             Ok((request, decoder)) => {
-                self.decoder = Some(decoder);
+                self.decoder = Some(Box::new(decoder));
                 self.phase = Phase::Sent(self.endpoint.wire().clone().send(request).boxed());
             }
             Err(cause) => self.failed = Some(failure::unwritable(&self.endpoint, &cause)),
@@ -245,17 +245,18 @@ impl<D: Decoder> Exchange<D> {
         Until { late: self.heard + limit, news: self.news, ends: self.ends }
     }
 
-    async fn head(&mut self, response: Reply) {
+    async fn head(&mut self, response: Box<Reply>) {
         let hints = Hints::read(response.headers(), clock::now());
         let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or("text/event-stream").to_ascii_lowercase();
         if !response.status().is_success() {
             let status = response.status().as_u16();
-            let error = failed_reply(&self.endpoint, response).await;
+            // Boxed, here and below, is what few replies need and would make the future of all of them large.
+            let error = Box::pin(failed_reply(&self.endpoint, response)).await;
             return self.turned_away(status, error, &hints);
         }
         if !kind.starts_with("text/event-stream") {
-            return self.no_stream(response, &kind).await;
+            return Box::pin(self.no_stream(response, &kind)).await;
         }
         if let Some(permit) = &mut self.permit {
             permit.accepted(&hints);
@@ -294,7 +295,7 @@ impl<D: Decoder> Exchange<D> {
         }
     }
 
-    async fn no_stream(&mut self, mut response: Reply, kind: &str) {
+    async fn no_stream(&mut self, mut response: Box<Reply>, kind: &str) {
         let text = error_text(&self.endpoint, &mut response).await;
         self.failed = Some(match failure::no_stream(&self.endpoint, kind, &text) {
             Instead::Failure(error) => error,
@@ -400,11 +401,18 @@ impl<D: Decoder> Exchange<D> {
 
     /// A connection serves again only once its body was read to the end.
     async fn linger(&mut self) {
-        if let Phase::Reading(mut response) = mem::replace(&mut self.phase, Phase::Over) {
-            let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
-            // Whoever goes on sending loses the connection, and nothing else.
-            let _ = tokio::time::timeout(LINGER, rest).await;
+        let Phase::Reading(mut response) = mem::replace(&mut self.phase, Phase::Over) else { return };
+        // Most often the end came together with the terminal event.
+        for _ in 0..MOST_AT_ONCE {
+            match response.chunk().now_or_never() {
+                Some(Ok(Some(_))) => {}
+                Some(_) => return,
+                None => break,
+            }
         }
+        let rest = async move { while let Ok(Some(_)) = response.chunk().await {} };
+        // Whoever goes on sending loses the connection, and nothing else.
+        let _ = Box::pin(tokio::time::timeout(LINGER, rest)).await;
     }
 }
 
@@ -446,7 +454,7 @@ impl Alarm {
     }
 }
 
-pub(super) async fn failed_reply(endpoint: &Endpoint, mut response: Reply) -> ModelError {
+pub(super) async fn failed_reply(endpoint: &Endpoint, mut response: Box<Reply>) -> ModelError {
     let text = error_text(endpoint, &mut response).await;
     let retry = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     failure::status(endpoint, response.status().as_u16(), retry, &text)

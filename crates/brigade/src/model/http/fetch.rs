@@ -40,7 +40,7 @@ pub(in super::super) async fn fetch(
     exchanged.unwrap_or_else(|_| Err(failed(failure::too_long(endpoint))))
 }
 
-async fn read(endpoint: &Endpoint, mut reply: Reply, most: usize) -> Result<Vec<u8>, ModelError> {
+async fn read(endpoint: &Endpoint, mut reply: Box<Reply>, most: usize) -> Result<Vec<u8>, ModelError> {
     let mut body = Vec::new();
     loop {
         match reply.chunk().await {

@@ -135,7 +135,7 @@ impl Wire {
 
     /// Sends a request and waits for the head of the reply. A connection that was closed while nobody used it does not
     /// count: the request was not sent.
-    pub(super) async fn send(self: Arc<Self>, mut request: Outgoing) -> Result<Reply, WireError> {
+    pub(super) async fn send(self: Arc<Self>, mut request: Outgoing) -> Result<Box<Reply>, WireError> {
         loop {
             let unused = self.take();
             let was_used = unused.is_some();
@@ -146,7 +146,7 @@ impl Wire {
             };
             let mut reply = pin!(connection.sender.try_send_request(request));
             match connection.works.until(|context| reply.as_mut().poll(context)).await {
-                Ok(reply) => return Ok(Reply::new(self, connection, reply)),
+                Ok(reply) => return Ok(Box::new(Reply::new(self, connection, reply))),
                 Err(mut error) => match error.take_message().filter(|_| was_used) {
                     Some(unsent) => request = unsent,
                     None => return Err(WireError::Broken(innermost(error.error()))),

@@ -327,7 +327,7 @@ async fn keep_none_takes_only_the_sessions_of_its_face() {
         for session in left {
             let first = scene.runtime.store().read(&session, 0).await.unwrap().remove(0);
             if let Event::Started { delegation, .. } = first.event {
-                labels.push(delegation.role.or(delegation.agent).unwrap());
+                labels.push(delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap());
             }
         }
         labels.sort_unstable();

@@ -20,7 +20,13 @@ impl Story {
         let voice = Voice::new(root.clone(), Colour::Off, HashSet::new());
         let mut story = Story { view: View::new(root.clone()), root, voice, seq: 0, said: Vec::new() };
         let delegation = Delegation::default();
-        story.fact(Event::Started { delegation, agent: hash(), grant: grant(), parent: None, depth: 0 });
+        story.fact(Event::Started {
+            delegation: delegation.into(),
+            agent: hash(),
+            grant: grant(),
+            parent: None,
+            depth: 0,
+        });
         story
     }
 
@@ -60,7 +66,13 @@ impl Story {
         let child = self.root.child(CallId { index: self.seq as u32, ..CALL });
         let delegation = Delegation { role: Some(role.to_owned()), waiting, ..Delegation::default() };
         let (agent, grant) = (hash(), grant());
-        self.fact(Event::Delegated { call: CALL, child: child.clone(), delegation, agent, grant });
+        self.fact(Event::Delegated {
+            call: CALL,
+            child: child.clone(),
+            delegation: delegation.into(),
+            agent,
+            grant,
+        });
         child
     }
 
