@@ -211,7 +211,7 @@ pub enum StoreError {
 ///   seen all facts before it.
 /// * An append with a lease happens only while that lease is the latest of its tree, checked in the same transaction.
 /// * An append without a lease carries outside words only.
-/// * An append whose future is dropped before it is ready may happen or not.
+/// * What writes may begin when it is called. Whether it happens when its future is dropped before it is ready is open.
 /// * Reading stops with an error at the first record that is damaged, missing or not understood. What was read before
 ///   can be had with [`Store::read_prefix`].
 pub trait Store: Send + Sync + 'static {

@@ -29,7 +29,7 @@ async fn written() -> Written {
     drop(store);
     let store = SqliteStore::open(&place(folder.path(), "")).unwrap();
     let (mut ends, mut length) = (Vec::new(), 0);
-    for commit in 0..5u64 {
+    for commit in 0..3u64 {
         let said =
             |index| Event::Said { call: CallId { turn: 1, index }, text: format!("{commit} {index}").into() };
         let events: Vec<Event> = (0..3).map(said).collect();

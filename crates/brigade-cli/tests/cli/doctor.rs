@@ -76,7 +76,7 @@ fn all_that_is_well_is_said_to_be() {
     assert_eq!((&report["problems"], &report["type"]), (&0.into(), &"doctor".into()), "{report:#}");
     has(&report, "config", &["ok: ", "config.toml"]);
     has(&report, "model", &["ok: script:"]);
-    has(&report, "store", &["ok: ", "sessions.db: format 1", "whole"]);
+    has(&report, "store", &["ok: ", "sessions.db: format 2", "whole"]);
     has(&report, "store", &["free on the disk of"]);
     has(&report, "guard", &["ok: "]);
     has(&report, "sandbox", &["Landlock: ", "seccomp: ", "user namespaces: ", "cgroups: "]);

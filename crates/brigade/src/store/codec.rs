@@ -1,6 +1,7 @@
 //! Facts as bytes: JSON with long texts put aside, and a checksum over all that a record says.
 
 use std::ops::Range;
+use std::str::Split;
 use std::sync::Arc;
 
 use brigade_core::event::{TYPES, VERSION};
@@ -35,9 +36,9 @@ impl DecodeError {
 /// Facts of one session, ready to be written.
 #[derive(Debug, Default)]
 pub(super) struct Encoded {
-    /// All facts, one after the other: a buffer for each would be moved several times while it grows.
+    /// All rows, one after the other: a buffer for each would be moved several times while it grows.
     bodies: Vec<u8>,
-    facts: Vec<Place>,
+    rows: Vec<Place>,
     /// Contents to keep: definitions that came along and texts that are too long for a fact.
     pub(super) blobs: Vec<(Hash, Arc<str>)>,
     /// Definitions that the facts name, whether or not they are among the blobs.
@@ -46,37 +47,44 @@ pub(super) struct Encoded {
     pub(super) texts: Vec<Hash>,
 }
 
-/// Where a fact is among the bodies.
+/// Where a row is among the bodies.
 #[derive(Debug)]
 struct Place {
     body: Range<usize>,
+    facts: u64,
     mark: u64,
 }
 
-/// One fact, ready to be written.
+/// Facts that are written together, ready to be written: one after the other, each on a line of its own. A fact with a mark
+/// is alone, so that the mark is its own.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fact<'a> {
+pub(super) struct Row<'a> {
     pub(super) body: &'a [u8],
+    /// How many they are.
+    pub(super) facts: u64,
     pub(super) mark: u64,
 }
 
 /// About how many bytes a fact has.
-const FACT_BYTES: usize = 512;
+const FACT_BYTES: usize = 320;
+/// How many bytes of several facts are written together at most: less than a page of the file, so that decay of one page takes
+/// few facts along that are not on it.
+const ROW_BYTES: usize = 3_500;
 
 impl Encoded {
     /// Room for this many facts.
     pub(super) fn with_room(facts: usize) -> Encoded {
-        let bodies = Vec::with_capacity(facts * FACT_BYTES);
-        Encoded { bodies, facts: Vec::with_capacity(facts), ..Encoded::default() }
+        Encoded { bodies: Vec::with_capacity(facts * FACT_BYTES), ..Encoded::default() }
     }
 
-    /// The facts in their order.
-    pub(super) fn facts(&self) -> impl ExactSizeIterator<Item = Fact<'_>> {
-        let fact = |Place { body, mark }: &Place| Fact {
+    /// The facts in their order, as they are written together.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        let row = |Place { body, facts, mark }: &Place| Row {
             body: self.bodies.get(body.clone()).unwrap_or_default(),
+            facts: *facts,
             mark: *mark,
         };
-        self.facts.iter().map(fact)
+        self.rows.iter().map(row)
     }
 
     /// Content that comes along with the facts.
@@ -89,6 +97,9 @@ impl Encoded {
     /// Adds a fact.
     pub(super) fn push(&mut self, event: &Event) -> Result<(), serde_json::Error> {
         self.definitions.extend(definitions(event));
+        if !self.bodies.is_empty() {
+            self.bodies.push(b'\n');
+        }
         let start = self.bodies.len();
         serde_json::to_writer(&mut self.bodies, event)?;
         // A text is never longer than its JSON, so short facts, nearly all of them, are done here without a copy.
@@ -111,8 +122,20 @@ impl Encoded {
                 serde_json::to_writer(&mut self.bodies, &event)?;
             }
         }
-        self.facts.push(Place { body: start..self.bodies.len(), mark: mark(event) });
+        self.place(start, mark(event));
         Ok(())
+    }
+
+    /// Puts the fact that was written from `start` on into the last row, or into one of its own.
+    fn place(&mut self, start: usize, mark: u64) {
+        let end = self.bodies.len();
+        match self.rows.last_mut() {
+            Some(row) if row.mark == 0 && mark == 0 && end - row.body.start <= ROW_BYTES => {
+                row.body.end = end;
+                row.facts += 1;
+            }
+            _ => self.rows.push(Place { body: start..end, facts: 1, mark }),
+        }
     }
 }
 
@@ -148,25 +171,36 @@ pub(super) fn check_outside(append: &Append) -> Result<(), StoreError> {
     }
 }
 
-/// A fact from its bytes. Texts that were put aside are still aside; see [`hydrate`].
-pub(super) fn decode(body: &[u8], v: u64) -> Result<Event, DecodeError> {
+/// The facts that were written together, each as [`decode`] takes it. JSON as it is written here has no line feed of its own.
+pub(super) fn lines(body: &[u8]) -> Result<Split<'_, char>, DecodeError> {
+    // Checked as a whole, the text need not be checked string by string.
+    let text = std::str::from_utf8(body).map_err(|error| DecodeError::Damaged(error.to_string()))?;
+    Ok(text.split('\n'))
+}
+
+/// Refuses what a newer version of the log has written.
+pub(super) fn check_version(v: u64) -> Result<(), DecodeError> {
     if v > u64::from(VERSION) {
         return Err(DecodeError::Newer(format!("version {v} of the log")));
     }
-    // Checked as a whole, the text need not be checked string by string.
-    let text = std::str::from_utf8(body).map_err(|error| DecodeError::Damaged(error.to_string()))?;
-    serde_json::from_str(text).map_err(|error| explain(body, &error))
+    Ok(())
+}
+
+/// A fact from its text. Texts that were put aside are still aside; see [`hydrate`].
+pub(super) fn decode(text: &str, v: u64) -> Result<Event, DecodeError> {
+    check_version(v)?;
+    serde_json::from_str(text).map_err(|error| explain(text, &error))
 }
 
 /// Tells what a newer version wrote from what nobody wrote. The checksum held, so an unknown name is a name that this
 /// version has yet to learn: above all a field of a grant, which would narrow it.
-fn explain(body: &[u8], error: &serde_json::Error) -> DecodeError {
+fn explain(text: &str, error: &serde_json::Error) -> DecodeError {
     #[derive(Deserialize)]
     struct Tagged {
         r#type: String,
     }
     let message = error.to_string();
-    match serde_json::from_slice::<Tagged>(body) {
+    match serde_json::from_str::<Tagged>(text) {
         Ok(tagged) if !TYPES.contains(&tagged.r#type.as_str()) => {
             DecodeError::Newer(format!("the event type `{}`", tagged.r#type))
         }

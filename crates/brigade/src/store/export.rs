@@ -135,8 +135,8 @@ impl Lines {
                 self.push(&BlobLine { blob: *blob, text: text.clone() })?;
             }
         }
-        for fact in encoded.facts() {
-            let event: &RawValue = serde_json::from_slice(fact.body).map_err(unwritable)?;
+        for row in encoded.rows() {
+            let event: &RawValue = serde_json::from_slice(row.body).map_err(unwritable)?;
             let Record { session, seq, at, v, .. } = record;
             let v = u64::from(*v);
             let sum = sum(session, *seq, *at, v, event);
@@ -256,8 +256,7 @@ impl Tree {
         if !self.root.contains(&session) {
             return Err(Bad::Line(format!("the session {session} is not of this tree")));
         }
-        let body = event.get().as_bytes();
-        let mut event = codec::decode(body, v).map_err(|error| match error {
+        let mut event = codec::decode(event.get(), v).map_err(|error| match error {
             DecodeError::Newer(_) => Bad::Newer(error.of(&session, seq)),
             DecodeError::Damaged(cause) => Bad::Line(cause),
         })?;

@@ -182,7 +182,7 @@ impl Logs {
     fn roots(&self) -> Vec<RootSummary> {
         let observer = Holder::this_process();
         let is_listed = |session: &SessionId, records: &[Record]| {
-            session.parent().is_none()
+            session.is_root()
                 || records.first().is_some_and(|first| codec::mark(&first.event) == 2)
                 || self.leases.get(session).is_some_and(|row| row.last_run.is_some())
         };
@@ -214,14 +214,12 @@ impl Logs {
 
 impl Store for MemoryStore {
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
-        Box::pin(async move {
-            let outside = append.lease.is_none();
-            let appended = self.logs().append(append)?;
-            if outside {
-                self.stir();
-            }
-            Ok(appended)
-        })
+        let outside = append.lease.is_none();
+        let appended = self.logs().append(append);
+        if outside && appended.is_ok() {
+            self.stir();
+        }
+        Box::pin(ready(appended))
     }
 
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {

@@ -1,5 +1,6 @@
 //! Logs in one SQLite file: any number of processes, one writer at a time, durable when an append returns.
 
+mod batch;
 mod checkpoint;
 mod checkup;
 mod ledger;
@@ -15,10 +16,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use brigade_core::{Hash, Record, SessionId};
-use futures::future::BoxFuture;
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
-use super::codec::{self, Encoded};
 use super::{Append, Appended, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
 use checkpoint::Checkpointer;
 pub use checkup::{Checkup, Integrity};
@@ -47,7 +48,7 @@ impl SqliteStore {
         SqliteStore::open_limited(path, Limits::default())
     }
 
-    /// Opens a store that does not grow beyond `pages` pages of 4 KB; more is [`StoreError::Full`].
+    /// Opens a store that does not grow beyond `pages` pages, which have 8 KB in a new file; more is [`StoreError::Full`].
     pub fn open_capped(path: &Path, pages: u32) -> Result<SqliteStore, StoreError> {
         SqliteStore::open_limited(path, Limits { pages: Some(pages) })
     }
@@ -72,16 +73,16 @@ impl SqliteStore {
         self.place.to_path_buf()
     }
 
-    /// Has the writer do something in its next transaction, and waits until that is durable.
-    async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    /// Has the writer do something in its next transaction. What is waited for is that it is durable.
+    fn write<T, F>(&self, work: F) -> BoxFuture<'static, Result<T, StoreError>>
     where
         T: Send + 'static,
         F: FnMut(&mut Ledger<'_>) -> Result<T, writer::Fault> + Send + 'static,
     {
         let (task, answer) = Task::job(work);
-        let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
-        jobs.send(task).map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?
+        // Where nobody takes it, the answer is that nobody will: the task goes, and its end of the channel with it.
+        let _ = self.jobs.as_ref().map(|jobs| jobs.send(task));
+        Box::pin(answer.map(|answer| answer.unwrap_or(Err(StoreError::Closed))))
     }
 
     /// Reads on a connection of the pool, off the threads that poll futures.
@@ -108,23 +109,10 @@ impl Drop for SqliteStore {
 
 impl Store for SqliteStore {
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
-        Box::pin(async move {
-            codec::check_outside(&append)?;
-            let mut encoded = Encoded::with_room(append.events.len());
-            append.blobs.into_iter().for_each(|content| encoded.keep(content));
-            for event in append.events.iter() {
-                encoded.push(event).map_err(|error| schema::broken(&self.place, error.to_string()))?;
-            }
-            drop(append.events);
-            let job = AppendJob {
-                session: append.session,
-                expect: append.expect,
-                encoded,
-                lease: append.lease,
-                at: append.at,
-            };
-            self.write(move |ledger| ledger.append(&job)).await
-        })
+        match AppendJob::new(&self.place, append) {
+            Ok(job) => self.write(move |ledger| ledger.append(&job)),
+            Err(refused) => Box::pin(ready(Err(refused))),
+        }
     }
 
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
@@ -165,17 +153,17 @@ impl Store for SqliteStore {
 
     fn lease(&self, root: &SessionId, holder: &Holder, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
         let (root, holder) = (root.clone(), holder.clone());
-        Box::pin(self.write(move |ledger| ledger.lease(&root, &holder, at)))
+        self.write(move |ledger| ledger.lease(&root, &holder, at))
     }
 
     fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>> {
         let lease = lease.clone();
-        Box::pin(self.write(move |ledger| ledger.renew(&lease, at)))
+        self.write(move |ledger| ledger.renew(&lease, at))
     }
 
     fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>> {
         let lease = lease.clone();
-        Box::pin(self.write(move |ledger| ledger.release(&lease)))
+        self.write(move |ledger| ledger.release(&lease))
     }
 
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
@@ -189,7 +177,7 @@ impl Store for SqliteStore {
 
     fn remove(&self, root: &SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
         let root = root.clone();
-        Box::pin(self.write(move |ledger| ledger.remove(&root)))
+        self.write(move |ledger| ledger.remove(&root))
     }
 
     fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>> {
@@ -197,10 +185,9 @@ impl Store for SqliteStore {
     }
 
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
-        Box::pin(async move {
-            let job = restore::RestoreJob::new(records, blobs)
-                .map_err(|error| schema::broken(&self.place, error.to_string()))?;
-            self.write(move |ledger| ledger.restore(&job)).await
-        })
+        match restore::RestoreJob::new(records, blobs) {
+            Ok(job) => self.write(move |ledger| ledger.restore(&job)),
+            Err(error) => Box::pin(ready(Err(schema::broken(&self.place, error.to_string())))),
+        }
     }
 }

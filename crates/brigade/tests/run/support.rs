@@ -211,9 +211,10 @@ impl CrashStore {
 
     fn guard<'a, T: Send + 'a>(
         &'a self,
-        work: BoxFuture<'a, Result<T, StoreError>>,
+        work: impl FnOnce() -> BoxFuture<'a, Result<T, StoreError>>,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
-        Box::pin(async move { if self.down() { Err(StoreError::Closed) } else { work.await } })
+        // A store may begin as soon as it is asked.
+        if self.down() { Box::pin(std::future::ready(Err(StoreError::Closed))) } else { work() }
     }
 }
 
@@ -225,21 +226,21 @@ impl Store for CrashStore {
             return Box::pin(std::future::ready(Err(StoreError::Closed)));
         }
         let first = self.outruns(&append);
-        self.guard(Box::pin(async move {
+        Box::pin(async move {
             if let Some(first) = first {
                 self.inner.append(first).await?;
             }
             self.inner.append(append).await
-        }))
+        })
     }
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
-        self.guard(self.inner.read(session, from))
+        self.guard(|| self.inner.read(session, from))
     }
     fn read_prefix(
         &self,
         session: &SessionId,
     ) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
-        self.guard(self.inner.read_prefix(session))
+        self.guard(|| self.inner.read_prefix(session))
     }
     fn tail(
         &self,
@@ -247,40 +248,40 @@ impl Store for CrashStore {
         after: Pos,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
-        self.guard(self.inner.tail(root, after, limit))
+        self.guard(|| self.inner.tail(root, after, limit))
     }
     fn words(
         &self,
         root: &SessionId,
         after: Pos,
     ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
-        self.guard(self.inner.words(root, after))
+        self.guard(|| self.inner.words(root, after))
     }
     fn stirred(&self) -> watch::Receiver<u64> {
         self.inner.stirred()
     }
     fn lease(&self, root: &SessionId, holder: &Holder, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
-        self.guard(self.inner.lease(root, holder, at))
+        self.guard(|| self.inner.lease(root, holder, at))
     }
     fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.guard(self.inner.renew(lease, at))
+        self.guard(|| self.inner.renew(lease, at))
     }
     fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.guard(self.inner.release(lease))
+        self.guard(|| self.inner.release(lease))
     }
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
-        self.guard(self.inner.roots())
+        self.guard(|| self.inner.roots())
     }
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
-        self.guard(self.inner.sessions(root))
+        self.guard(|| self.inner.sessions(root))
     }
     fn remove(&self, root: &SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.guard(self.inner.remove(root))
+        self.guard(|| self.inner.remove(root))
     }
     fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>> {
-        self.guard(self.inner.blob(hash))
+        self.guard(|| self.inner.blob(hash))
     }
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
-        self.guard(self.inner.restore(records, blobs))
+        self.guard(|| self.inner.restore(records, blobs))
     }
 }

@@ -27,6 +27,7 @@ laws!(
     a_log_is_dense_and_says_what_was_appended,
     a_conflict_leaves_no_trace_and_fails_alone,
     an_append_is_all_or_none,
+    facts_appended_together_are_found_one_by_one,
     outside_words_need_a_session_and_nothing_else,
     other_facts_need_a_lease_and_a_length,
     positions_increase_over_all_sessions,
@@ -96,6 +97,56 @@ async fn an_append_is_all_or_none(store: &dyn Store) {
     let records = store.read(&root, 1).await.unwrap();
     let positions = (appended.first_pos..).take(500).collect::<Vec<_>>();
     assert_eq!(records.iter().map(|record| record.pos).collect::<Vec<_>>(), positions);
+}
+
+/// Short facts, long ones, words from outside among them, and another session between two appends.
+async fn facts_appended_together_are_found_one_by_one(store: &dyn Store) {
+    let top = root(1);
+    let lease = begun(store, &top, 1).await;
+    let fact = |n: usize| match n % 11 {
+        5 => heard(&format!("word {n}\nand a line")),
+        7 => said(format!("{n} ").repeat(3_000)),
+        _ => said(format!("{n} ").repeat(n * 4)),
+    };
+    store.append(led(&lease, &top, 1, (0..40).map(fact).collect())).await.unwrap();
+    store.append(led(&lease, &child(&top, 0), 0, (0..3).map(fact).collect())).await.unwrap();
+    store.append(led(&lease, &top, 41, (40..60).map(fact).collect())).await.unwrap();
+    looked_up_one_by_one(store, &top, fact).await;
+    // Far behind the others the tree is found another way.
+    let stranger = root(2);
+    let lease = crate::support::lease(store, &stranger).await;
+    let many = (0..20_100).map(|n| said(format!("{n}"))).collect();
+    store.append(led(&lease, &stranger, 0, many)).await.unwrap();
+    looked_up_one_by_one(store, &top, fact).await;
+}
+
+async fn looked_up_one_by_one(store: &dyn Store, top: &SessionId, fact: impl Fn(usize) -> Event) {
+    let top = top.clone();
+    let whole = store.read(&top, 0).await.unwrap();
+    assert_eq!(events(&whole[1..]), (0..60).map(fact).collect::<Vec<_>>());
+    assert!(whole.iter().zip(0..).all(|(record, seq)| record.seq == seq));
+    for from in 0..=whole.len() {
+        assert_eq!(store.read(&top, from as u64).await.unwrap(), whole[from..], "{from}");
+    }
+    let tree = store.tail(&top, 0, 1_000).await.unwrap();
+    assert_eq!(tree.len(), whole.len() + 3);
+    for (seen, record) in (1..).zip(&tree) {
+        for limit in [1, 2, 7, 1_000] {
+            let end = tree.len().min(seen + limit);
+            assert_eq!(store.tail(&top, record.pos, limit).await.unwrap(), tree[seen..end], "{seen} {limit}");
+        }
+    }
+    let words: Vec<_> = tree
+        .iter()
+        .filter(|record| record.event.is_outside_word())
+        .map(|record| (record.session.clone(), record.pos))
+        .collect();
+    assert_eq!(words.len(), 5);
+    assert_eq!(store.words(&top, 0).await.unwrap(), words);
+    assert_eq!(store.words(&top, words[1].1).await.unwrap(), words[2..]);
+    let roots = store.roots().await.unwrap();
+    let summary = roots.iter().find(|summary| summary.root == top).unwrap();
+    assert_eq!((summary.first.as_ref(), summary.last.as_ref()), (Ok(&whole[0]), Ok(&whole[60])));
 }
 
 async fn outside_words_need_a_session_and_nothing_else(store: &dyn Store) {

@@ -36,8 +36,7 @@ async fn fault(store: &SqliteStore, whole: usize) -> StoreError {
         let tail = tail.unwrap();
         assert_eq!(tail, prefix);
         let after = tail.last().unwrap().pos;
-        let error = store.tail(&root(1), after, 99).await.unwrap_err();
-        assert_eq!(std::mem::discriminant(&error), std::mem::discriminant(&fault), "{error:?}");
+        assert_eq!(store.tail(&root(1), after, 99).await.unwrap_err(), fault);
     }
     assert_eq!(store.read(&root(2), 0).await.unwrap().len(), 3);
     assert_eq!(store.roots().await.unwrap().len(), 2, "one bad tree does not hide the others");
@@ -82,6 +81,82 @@ async fn a_missing_record_is_a_hole() {
     }
 }
 
+/// A session with a fact, then five that were appended together, then one more; `statement` is run on its file.
+async fn altered_together(statement: &str) -> (tempfile::TempDir, SqliteStore) {
+    let folder = folder();
+    let store = open(&folder);
+    let lease = begun(&store, &root(1), 1).await;
+    let facts = (1..6).map(|n| said(format!("fact {n}"))).collect();
+    store.append(led(&lease, &root(1), 1, facts)).await.unwrap();
+    grow(&store, &lease, &root(1), 6, 1).await.unwrap();
+    begun(&store, &root(2), 3).await;
+    drop(store);
+    let connection = Connection::open(database(folder.path())).unwrap();
+    assert_eq!(connection.execute(statement, []).unwrap(), 1);
+    drop(connection);
+    let store = open(&folder);
+    (folder, store)
+}
+
+#[tokio::test]
+async fn facts_that_were_appended_together_are_damaged_together() {
+    let flip = format!(
+        "UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'fact 4', 'fact 7') AS BLOB)
+         WHERE session = '{}' AND seq = 5",
+        root(1)
+    );
+    let fewer = format!(
+        "UPDATE events SET body = CAST(substr(CAST(body AS TEXT), instr(CAST(body AS TEXT), char(10)) + 1) AS BLOB)
+         WHERE session = '{}' AND seq = 5",
+        root(1)
+    );
+    let moved = format!("UPDATE events SET seq = 4 WHERE session = '{}' AND seq = 5", root(1));
+    for statement in [&flip, &fewer, &moved] {
+        let (_folder, store) = altered_together(statement).await;
+        let fault = fault(&store, 1).await;
+        assert!(matches!(fault, StoreError::Damaged { seq: 1, .. }), "{statement}: {fault:?}");
+    }
+    let (_folder, store) = altered_together(&flip).await;
+    let error = store.read(&root(1), 3).await.unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { seq: 1, .. }), "what is before it is whole: {error:?}");
+    assert_eq!(store.read(&root(1), 6).await.unwrap().len(), 1, "what is behind it can still be read");
+
+    let delete = format!("DELETE FROM events WHERE session = '{}' AND seq = 5", root(1));
+    let (_folder, store) = altered_together(&delete).await;
+    let hole = fault_of_hole(&store, 1).await;
+    assert_eq!(hole, StoreError::Hole { session: root(1), seq: 1 });
+    assert_eq!(store.tail(&root(1), 1, 99).await.unwrap_err(), hole);
+    assert_eq!(
+        store.read(&root(1), 3).await.unwrap_err(),
+        StoreError::Hole { session: root(1), seq: 3 },
+        "what was asked for is missing"
+    );
+}
+
+#[tokio::test]
+async fn a_lost_text_hides_nothing_that_was_appended_with_it() {
+    let folder = folder();
+    let store = open(&folder);
+    let lease = begun(&store, &root(1), 1).await;
+    let facts = vec![said("one"), said("long ".repeat(5_000)), said("three"), said("four")];
+    store.append(led(&lease, &root(1), 1, facts)).await.unwrap();
+    let whole = store.read(&root(1), 0).await.unwrap();
+    drop(store);
+    assert_eq!(
+        Connection::open(database(folder.path())).unwrap().execute("DELETE FROM blobs", []).unwrap(),
+        1
+    );
+    let store = open(&folder);
+    let (prefix, fault) = store.read_prefix(&root(1)).await.unwrap();
+    assert_eq!(prefix, whole[..2]);
+    assert!(matches!(fault, Some(StoreError::Damaged { seq: 2, .. })), "{fault:?}");
+    assert_eq!(store.read(&root(1), 3).await.unwrap(), whole[3..]);
+    assert_eq!(store.tail(&root(1), whole[2].pos, 99).await.unwrap(), whole[3..]);
+    assert_eq!(store.tail(&root(1), 0, 99).await.unwrap(), whole[..2]);
+    let summary = &store.roots().await.unwrap()[0];
+    assert_eq!((summary.first.as_ref(), summary.last.as_ref()), (Ok(&whole[0]), Ok(&whole[4])));
+}
+
 async fn fault_of_hole(store: &SqliteStore, seq: u64) -> StoreError {
     let (prefix, fault) = store.read_prefix(&root(1)).await.unwrap();
     assert_eq!(prefix.len() as u64, seq);
@@ -110,13 +185,18 @@ async fn a_lost_text_is_named() {
 
 /// Writes a record with a right checksum, as a newer version would.
 async fn newer(body: &str, v: u64) -> StoreError {
+    newer_after(2, body, v).await
+}
+
+/// The same, with `whole` facts before the one that this version does not know; those after the second are in its row.
+async fn newer_after(whole: usize, body: &str, v: u64) -> StoreError {
     let folder = folder();
     let store = open(&folder);
     begun(&store, &root(1), 2).await;
     drop(store);
-    let (pos, at) = (3u64, 5u64);
+    let (pos, seq, at) = (whole as u64 + 1, whole as u64, 5u64);
     let mut hasher = blake3::Hasher::new();
-    for number in [2, pos, at, v, root(1).as_str().len() as u64] {
+    for number in [seq, pos, at, v, root(1).as_str().len() as u64] {
         hasher.update(&number.to_le_bytes());
     }
     hasher.update(root(1).as_str().as_bytes()).update(body.as_bytes());
@@ -124,13 +204,13 @@ async fn newer(body: &str, v: u64) -> StoreError {
     Connection::open(database(folder.path()))
         .unwrap()
         .execute(
-            "INSERT INTO events (pos, session, seq, at, v, outside, body, sum) VALUES (?, ?, 2, ?, ?, 0, ?, ?)",
-            params![pos, root(1).as_str(), at, v, body.as_bytes(), &sum.as_bytes()[..8]],
+            "INSERT INTO events (pos, session, seq, at, v, outside, body, sum) VALUES (?, ?, ?, ?, ?, 0, ?, ?)",
+            params![pos, root(1).as_str(), seq, at, v, body.as_bytes(), &sum.as_bytes()[..8]],
         )
         .unwrap();
     let store = open(&folder);
     let (prefix, fault) = store.read_prefix(&root(1)).await.unwrap();
-    assert_eq!(prefix.len(), 2);
+    assert_eq!(prefix.len(), whole);
     fault.unwrap()
 }
 
@@ -154,6 +234,12 @@ async fn what_a_newer_version_wrote_is_told_from_damage() {
         let fault = newer(body, 1).await;
         assert!(matches!(fault, StoreError::Damaged { seq: 2, .. }), "{fault:?}");
     }
+    // What was written together with it and stands before it is read.
+    let known = serde_json::to_string(&said("known")).unwrap();
+    let fault = newer_after(3, &format!("{known}\n{{\"type\":\"teleported\"}}"), 1).await;
+    assert!(matches!(&fault, StoreError::Newer { seq: 3, .. }), "{fault:?}");
+    let fault = newer_after(3, &format!("{known}\n"), 1).await;
+    assert!(matches!(&fault, StoreError::Damaged { seq: 3, .. }), "{fault:?}");
 }
 
 /// A store whose log of the database has several commits, none of them moved: the two files and the records with the
@@ -174,6 +260,9 @@ async fn unmoved(commits: u64, facts: u64, size: usize) -> (Vec<u8>, Vec<u8>, Ve
     let records = store.read(&root(1), 0).await.unwrap();
     (db, log, ends, records)
 }
+
+/// A page in the log of the database, and what stands before it.
+const FRAME: usize = 8_192 + 24;
 
 /// What a store made of these two files says about the session.
 async fn read_back(
@@ -219,11 +308,11 @@ async fn cut_at(
 
 #[tokio::test]
 async fn a_cut_log_keeps_all_whole_commits() {
-    let (db, log, ends, records) = unmoved(4, 2, 10).await;
+    let (db, log, ends, records) = unmoved(3, 2, 10).await;
     assert!(log.len() <= 64 * 1024, "{}", log.len());
     // A prime step meets every place in a frame sooner or later; the ends of frames are met exactly. Every single
     // byte is cut in the outer tests.
-    let frames = (0..log.len()).step_by(4096 + 24).flat_map(|start| start + 31..=start + 33);
+    let frames = (0..log.len()).step_by(FRAME).flat_map(|start| start + 31..=start + 33);
     cut_at((0..log.len()).step_by(97).chain(frames).chain(0..40), &db, &log, &ends, &records).await;
 }
 
@@ -231,7 +320,7 @@ async fn a_cut_log_keeps_all_whole_commits() {
 async fn a_long_log_cut_around_its_frames_keeps_all_whole_commits() {
     let (db, log, ends, records) = unmoved(12, 5, 300).await;
     assert!(log.len() > 200 * 1024, "{}", log.len());
-    let frames = (0..log.len()).step_by(4096 + 24).flat_map(|start| start + 31..=start + 33);
+    let frames = (0..log.len()).step_by(FRAME).flat_map(|start| start + 31..=start + 33);
     cut_at(frames, &db, &log, &ends, &records).await;
 }
 

@@ -109,6 +109,22 @@ async fn another_session_of_the_same_name_is_refused(store: &dyn Store) {
     assert_eq!(store.tail(&root(1), 0, 99).await.unwrap(), before);
 }
 
+/// A session whose three facts were appended together.
+async fn three(store: &dyn Store, second: &str) -> String {
+    let lease = lease(store, &root(1)).await;
+    store.append(led(&lease, &root(1), 0, vec![said("one"), said(second), said("three")])).await.unwrap();
+    store.release(&lease).await.unwrap();
+    export(store, &root(1)).await.unwrap()
+}
+
+async fn each_fact_of_an_append_is_compared(store: &dyn Store) {
+    let text = three(store, "two").await;
+    assert_eq!(import(store, &text).await.unwrap().new, 0);
+    let other = three(&MemoryStore::new(), "another").await;
+    let refused = import(store, &other).await.unwrap_err();
+    assert_eq!(refused, ImportError::Store(StoreError::Differs { session: root(1), seq: 1 }));
+}
+
 async fn a_tree_that_is_being_run_does_not_grow_from_outside(store: &dyn Store) {
     let text = tree(&MemoryStore::new()).await;
     import(store, &text[..text.rfind("{\"session\"").unwrap()]).await.unwrap();
@@ -118,9 +134,11 @@ async fn a_tree_that_is_being_run_does_not_grow_from_outside(store: &dyn Store) 
 
 #[tokio::test]
 async fn imports_meet_what_is_there() {
-    let folders = [folder(), folder(), folder()];
+    let folders = [folder(), folder(), folder(), folder()];
     a_second_import_goes_on_where_the_first_was_cut(&MemoryStore::new()).await;
     a_second_import_goes_on_where_the_first_was_cut(&open(&folders[0])).await;
+    each_fact_of_an_append_is_compared(&MemoryStore::new()).await;
+    each_fact_of_an_append_is_compared(&open(&folders[3])).await;
     another_session_of_the_same_name_is_refused(&MemoryStore::new()).await;
     another_session_of_the_same_name_is_refused(&open(&folders[1])).await;
     a_tree_that_is_being_run_does_not_grow_from_outside(&MemoryStore::new()).await;

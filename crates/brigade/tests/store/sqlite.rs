@@ -92,14 +92,97 @@ fn a_newer_store_is_not_touched() {
     drop(open(&folder));
     Connection::open(database(folder.path())).unwrap().pragma_update(None, "user_version", 7).unwrap();
     let error = SqliteStore::open(&database(folder.path())).unwrap_err();
-    assert!(matches!(error, StoreError::NewerStore { found: 7, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, StoreError::NewerStore { found: 7, known: 2, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn facts_that_are_appended_together_are_written_together() {
+    let folder = folder();
+    let store = open(&folder);
+    let lease = begun(&store, &root(1), 1).await;
+    let facts = (0..20).map(|n| if n == 10 { heard("word") } else { said(format!("fact {n}")) }).collect();
+    store.append(led(&lease, &root(1), 1, facts)).await.unwrap();
+    // Many small facts do not become one row that a single bad page takes away.
+    let large = (0..20).map(|n| said(format!("{n:04}").repeat(250))).collect();
+    store.append(led(&lease, &root(1), 21, large)).await.unwrap();
+    drop(store);
+    let connection = Connection::open(database(folder.path())).unwrap();
+    let mut statement =
+        connection.prepare("SELECT seq, outside, length(body) FROM events ORDER BY pos").unwrap();
+    let rows: Vec<(u64, u64, usize)> = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(
+        rows[..4].iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(),
+        [(0, 0), (10, 0), (11, 1), (20, 0)]
+    );
+    assert_eq!(rows[4..].iter().map(|row| row.0).collect::<Vec<_>>(), [23, 26, 29, 32, 35, 38, 40]);
+    assert!(rows.iter().all(|row| row.2 < 4_000), "{rows:?}");
+}
+
+#[tokio::test]
+async fn a_store_of_the_first_format_is_read_and_goes_on() {
+    let folder = folder();
+    let store = open(&folder);
+    // Facts that are appended alone are written as the first format had all of them.
+    let lease = begun(&store, &root(1), 4).await;
+    drop(store);
+    let older = "PRAGMA journal_mode = DELETE; PRAGMA page_size = 4096; VACUUM; PRAGMA user_version = 1;";
+    Connection::open(database(folder.path())).unwrap().execute_batch(older).unwrap();
+    let format = || SqliteStore::check_up(&database(folder.path()), u64::MAX).unwrap().format;
+    assert_eq!(format(), Some(1));
+    let store = open(&folder);
+    assert_eq!(store.read(&root(1), 0).await.unwrap().len(), 4);
+    store.append(led(&lease, &root(1), 4, vec![said("five")])).await.unwrap();
+    assert_eq!(format(), Some(1), "an older version can still read it");
+    store.append(led(&lease, &root(1), 5, vec![said("six"), said("seven")])).await.unwrap();
+    assert_eq!(store.read(&root(1), 0).await.unwrap().len(), 7);
+    assert_eq!(format(), Some(2), "an older version would take two facts in a row for damage");
+    drop(store);
+    let pages = Connection::open(database(folder.path())).unwrap();
+    assert_eq!(pages.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0)).unwrap(), 4096);
+}
+
+#[tokio::test]
+async fn what_another_process_wrote_below_a_new_tree_is_seen() {
+    let folder = folder();
+    let (one, two) = (open(&folder), open(&folder));
+    let lease = begun(&one, &root(1), 1).await;
+    let low = child(&root(1), 0);
+    let several = |count: usize| (0..count).map(|n| said(format!("{n}"))).collect();
+    two.append(led(&lease, &low, 0, several(3))).await.unwrap();
+    let conflict = one.append(led(&lease, &low, 0, several(2))).await.unwrap_err();
+    assert!(matches!(conflict, StoreError::Conflict { expected: 0, actual: 3, .. }), "{conflict:?}");
+    one.append(led(&lease, &low, 3, several(2))).await.unwrap();
+    let conflict = two.append(led(&lease, &low, 3, several(5))).await.unwrap_err();
+    assert!(matches!(conflict, StoreError::Conflict { expected: 3, actual: 5, .. }), "{conflict:?}");
+    assert_eq!(two.read(&low, 0).await.unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn what_was_left_of_an_earlier_tree_is_seen_when_it_begins_anew() {
+    let folder = folder();
+    let store = open(&folder);
+    let lease = begun(&store, &root(1), 1).await;
+    let low = child(&root(1), 0);
+    store.append(led(&lease, &low, 0, vec![said("one"), said("two")])).await.unwrap();
+    drop(store);
+    let gone = format!("DELETE FROM events WHERE session = '{}'", root(1));
+    Connection::open(database(folder.path())).unwrap().execute(&gone, []).unwrap();
+    let store = open(&folder);
+    grow(&store, &lease, &root(1), 0, 1).await.unwrap();
+    let conflict =
+        store.append(led(&lease, &low, 0, vec![said("a"), said("b"), said("c")])).await.unwrap_err();
+    assert!(matches!(conflict, StoreError::Conflict { expected: 0, actual: 2, .. }), "{conflict:?}");
 }
 
 #[tokio::test]
 async fn a_full_disk_refuses_the_append_and_keeps_the_rest() {
     let folder = folder();
     let path = database(folder.path());
-    let store = SqliteStore::open_capped(&path, 60).unwrap();
+    let store = SqliteStore::open_capped(&path, 30).unwrap();
     let (root, other) = (root(1), root(2));
     let lease = begun(&store, &root, 3).await;
     let other_lease = begun(&store, &other, 1).await;
@@ -197,7 +280,7 @@ async fn a_look_at_the_file_finds_damage_and_writes_nothing() {
     assert_eq!(while_open.integrity, Integrity::Whole);
     drop(store);
     let found = SqliteStore::check_up(&place, u64::MAX).unwrap();
-    assert_eq!((found.format, found.integrity), (Some(1), Integrity::Whole));
+    assert_eq!((found.format, found.integrity), (Some(2), Integrity::Whole));
     assert!(found.bytes > 8192, "{}", found.bytes);
     assert_eq!(SqliteStore::check_up(&place, 100).unwrap().integrity, Integrity::Unknown);
     let mut bytes = std::fs::read(&place).unwrap();

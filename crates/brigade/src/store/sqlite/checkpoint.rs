@@ -8,13 +8,13 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::lock::Lock;
-use super::schema::{connect, io_error};
+use super::schema::{PAGE_BYTES, connect, io_error};
 use crate::store::StoreError;
 
 /// About how many pages are written between two checkpoints.
-const EVERY: u64 = 1_000;
+const EVERY: u64 = 500;
 /// How long the log may get before a checkpoint keeps writers out, so that it can finish and the log start over.
-const LONG: u64 = 4_000;
+const LONG: u64 = 2_000;
 
 /// How much to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ impl Checkpointer {
     /// Says that about so many bytes were committed.
     pub(super) fn wrote(&mut self, bytes: u64) {
         // Every commit rewrites the pages at the end of the table and of its indices.
-        self.pages += bytes / 4096 + 4;
+        self.pages += bytes / u64::from(PAGE_BYTES) + 4;
         if self.pages >= EVERY {
             self.pages = 0;
             self.poke(Effort::Usual);

@@ -1,14 +1,18 @@
 //! What may be written in a transaction: facts, what they name, and leases.
 
+use std::path::Path;
+
 use brigade_core::event::VERSION;
 use brigade_core::{Hash, SessionId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::reader::Below;
+use super::schema::{FORMAT, broken};
 use super::writer::{Fault, Written};
 use crate::maps::{Map, Set};
 use crate::store::codec::{self, Encoded};
 use crate::store::lease::{self, LeaseRow};
-use crate::store::{Appended, Expect, Holder, Lease, StoreError};
+use crate::store::{Append, Appended, Expect, Holder, Lease, StoreError};
 
 /// An append on its way to the writer.
 #[derive(Debug)]
@@ -18,6 +22,20 @@ pub(super) struct AppendJob {
     pub(super) encoded: Encoded,
     pub(super) lease: Option<Lease>,
     pub(super) at: u64,
+}
+
+impl AppendJob {
+    /// Encodes facts, on the thread of whoever appends them.
+    pub(super) fn new(place: &Path, append: Append) -> Result<AppendJob, StoreError> {
+        codec::check_outside(&append)?;
+        let Append { session, expect, events, blobs, lease, at } = append;
+        let mut encoded = Encoded::with_room(events.len());
+        blobs.into_iter().for_each(|content| encoded.keep(content));
+        for event in events.iter() {
+            encoded.push(event).map_err(|error| broken(place, error.to_string()))?;
+        }
+        Ok(AppendJob { session, expect, encoded, lease, at })
+    }
 }
 
 /// When the trees that this process runs were last written to. Appends renew their lease in the file once a second.
@@ -49,21 +67,25 @@ pub(super) struct Known {
     last_pos: Option<u64>,
     /// The lease that was looked up last and is valid.
     lease: Option<(SessionId, u64)>,
-    /// Who names what.
-    names: Set<(String, Hash)>,
+    /// The definitions that a tree names.
+    defined: Map<SessionId, Set<Hash>>,
     /// How many facts a session has.
     lengths: Map<SessionId, u64>,
+    /// The tree that began here last: those of its sessions that have facts are all among `lengths`.
+    begun: Option<SessionId>,
+    /// Whether the file says that rows may have several facts.
+    says_format: bool,
 }
 
-/// How many sessions and names are remembered at most: enough for the largest trees, little beside their drivers.
+/// How many sessions and definitions are remembered at most: enough for the largest trees, little beside their drivers.
 const MOST_KNOWN: usize = 65_536;
 
 impl Known {
-    /// Forgets what was found out when it gets too much.
+    /// Forgets what was found out when it gets too much, and all of it: what one thing says may rest on another.
     fn bound(&mut self) {
-        if self.names.len() + self.lengths.len() > MOST_KNOWN {
-            self.names.clear();
-            self.lengths.clear();
+        let defined: usize = self.defined.values().map(Set::len).sum();
+        if defined + self.lengths.len() > MOST_KNOWN {
+            *self = Known { last_pos: self.last_pos, ..Known::default() };
         }
     }
 }
@@ -113,6 +135,9 @@ impl<'a> Ledger<'a> {
             Expect::Exists if length == 0 => return Err(StoreError::Unknown(job.session.clone()).into()),
             Expect::Length(_) | Expect::Exists => {}
         }
+        if length == 0 && job.session.is_root() {
+            self.begin(&job.session)?;
+        }
         self.keep(&job.session, &job.encoded)?;
         let first_pos = self.next_pos;
         self.insert(&job.session, length, job.at, u64::from(VERSION), &job.encoded)?;
@@ -123,7 +148,7 @@ impl<'a> Ledger<'a> {
         Ok(Appended { first_seq: length, first_pos })
     }
 
-    /// Writes facts of one session from `seq` on at the next positions.
+    /// Writes facts of one session from `seq` on at the next positions. A row is found by its last fact.
     pub(super) fn insert(
         &mut self,
         session: &SessionId,
@@ -135,14 +160,18 @@ impl<'a> Ledger<'a> {
         let mut statement = self.connection.prepare_cached(
             "INSERT INTO events (pos, session, seq, at, v, outside, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         )?;
-        let facts = encoded.facts();
-        let length = seq + facts.len() as u64;
-        for (fact, seq) in facts.zip(seq..) {
-            let pos = self.next_pos;
-            let sum = codec::checksum(session.as_str(), seq, pos, at, v, fact.body);
-            statement.execute(params![pos, session.as_str(), seq, at, v, fact.mark, fact.body, sum])?;
-            self.next_pos += 1;
-            self.written.bytes += fact.body.len() as u64 + 128;
+        let mut length = seq;
+        for row in encoded.rows() {
+            if row.facts > 1 && !self.known.says_format {
+                say_format(self.connection)?;
+                self.known.says_format = true;
+            }
+            length += row.facts;
+            self.next_pos += row.facts;
+            let (seq, pos) = (length - 1, self.next_pos - 1);
+            let sum = codec::checksum(session.as_str(), seq, pos, at, v, row.body);
+            statement.execute(params![pos, session.as_str(), seq, at, v, row.mark, row.body, sum])?;
+            self.written.bytes += row.body.len() as u64 + 128;
         }
         match self.known.lengths.get_mut(session) {
             Some(known) => *known = length,
@@ -159,17 +188,20 @@ impl<'a> Ledger<'a> {
                 .execute(params![hash.as_bytes(), &**content])?;
             self.written.bytes += content.len() as u64;
         }
-        if !encoded.definitions.is_empty() {
-            let tree = tree_name(session);
-            encoded.definitions.iter().try_for_each(|hash| self.name(&tree, hash))?;
-        }
+        encoded.definitions.iter().try_for_each(|hash| self.define(session, hash))?;
         encoded.texts.iter().try_for_each(|hash| self.name(session.as_str(), hash))
     }
 
-    fn name(&mut self, who: &str, hash: &Hash) -> rusqlite::Result<()> {
-        if !self.known.names.insert((who.to_owned(), *hash)) {
-            return Ok(());
-        }
+    /// Notes that the tree of a session names a definition.
+    fn define(&mut self, session: &SessionId, hash: &Hash) -> rusqlite::Result<()> {
+        let is_new = match self.known.defined.get_mut(session.root_str()) {
+            Some(known) => known.insert(*hash),
+            None => self.known.defined.insert(session.root_id(), Set::from_iter([*hash])).is_none(),
+        };
+        if is_new { self.name(&tree_name(session), hash) } else { Ok(()) }
+    }
+
+    fn name(&self, who: &str, hash: &Hash) -> rusqlite::Result<()> {
         self.connection
             .prepare_cached("INSERT OR IGNORE INTO refs (session, hash) VALUES (?, ?)")?
             .execute(params![who, hash.as_bytes()])?;
@@ -186,11 +218,22 @@ impl<'a> Ledger<'a> {
         if let Some(length) = self.known.lengths.get(session) {
             return Ok(*length);
         }
+        if self.known.begun.as_ref().is_some_and(|root| root.contains(session)) {
+            return Ok(0);
+        }
         let last: Option<u64> = self
             .connection
             .prepare_cached("SELECT max(seq) FROM events WHERE session = ?")?
             .query_row([session.as_str()], |row| row.get(0))?;
         Ok(last.map_or(0, |last| last + 1))
+    }
+
+    /// Notes that a tree begins, unless sessions of an earlier tree of that name are left.
+    fn begin(&mut self, root: &SessionId) -> rusqlite::Result<()> {
+        if !has_facts(self.connection, root)? {
+            self.known.begun = Some(root.clone());
+        }
+        Ok(())
     }
 
     fn check_lease(&mut self, lease: &Lease, session: &SessionId) -> Result<(), Fault> {
@@ -282,6 +325,23 @@ impl<'a> Ledger<'a> {
     pub(super) fn forget(&mut self, root: &SessionId) {
         self.times.0.remove(root);
     }
+}
+
+/// Has a file of an earlier format say that rows may have several facts.
+fn say_format(connection: &Connection) -> rusqlite::Result<()> {
+    let said: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if said < FORMAT { connection.pragma_update(None, "user_version", FORMAT) } else { Ok(()) }
+}
+
+/// Whether there are facts of a session or of any below it.
+pub(super) fn has_facts(connection: &Connection, root: &SessionId) -> rusqlite::Result<bool> {
+    let below = Below::of(root);
+    connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM events
+             WHERE session >= ?1 AND session < ?3 AND (+session = ?1 OR +session > ?2))",
+        )?
+        .query_row(params![root.as_str(), below.first, below.end], |row| row.get(0))
 }
 
 /// What is kept about the lease of a tree.

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brigade_core::{Hash, Record, SessionId};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
+use super::batch::{Batch, Due, Fact};
 use super::ledger::lease_row;
 use super::schema::{broken, connect, store_error};
-use crate::store::codec::{self, DecodeError};
+use crate::store::codec::DecodeError;
 use crate::store::{Holder, Pos, Prefix, RootSummary, StoreError};
 
 /// How many idle connections are kept.
@@ -57,7 +58,7 @@ pub(super) struct Snapshot<'a> {
     connection: &'a Connection,
 }
 
-/// The columns that [`Snapshot::record`] takes, in its order.
+/// The columns that [`Snapshot::batch`] takes, in its order.
 macro_rules! columns {
     ($rest:literal) => {
         concat!("SELECT pos, session, seq, at, v, outside, body, sum FROM events ", $rest)
@@ -90,16 +91,24 @@ impl Snapshot<'_> {
         let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.explain(error))?;
         let mut rows =
             statement.query(params![session.as_str(), from]).map_err(|error| self.explain(error))?;
-        let mut records = Vec::new();
+        let mut records: Vec<Record> = Vec::new();
         let fault = loop {
             let next = from + records.len() as u64;
-            match rows.next() {
+            let due = if records.is_empty() { Due::Within(next) } else { Due::First(next) };
+            let row = match rows.next() {
                 Ok(None) => break None,
-                Ok(Some(row)) => match self.record(session, Some(next), row) {
-                    Ok(record) => records.push(record),
-                    Err(fault) => break Some(fault),
-                },
+                Ok(Some(row)) => row,
                 Err(error) => break Some(self.unreadable(session, next, error)?),
+            };
+            let read = self.batch(session, due, row).and_then(|batch| {
+                let mut facts = batch.facts().filter(|fact| fact.seq >= from);
+                facts.try_for_each(|fact| {
+                    records.push(self.record(session, &batch, fact)?);
+                    Ok(())
+                })
+            });
+            if let Err(fault) = read {
+                break Some(fault);
             }
         };
         Ok((records, fault))
@@ -110,7 +119,7 @@ impl Snapshot<'_> {
         self.one(sql, params![session.as_str()], |row| row.get(0)).map(|found| found.unwrap_or(false))
     }
 
-    fn one<T>(
+    pub(super) fn one<T>(
         &self,
         sql: &str,
         parameters: impl rusqlite::Params,
@@ -133,37 +142,7 @@ impl Snapshot<'_> {
         }
     }
 
-    /// A record from its row, if it is the one that is due and says what was once written.
-    fn record(&self, session: &SessionId, due: Option<u64>, row: &Row<'_>) -> Result<Record, StoreError> {
-        let damaged = |cause: String| DecodeError::Damaged(cause).of(session, due.unwrap_or_default());
-        let number = |column: usize| row.get::<_, u64>(column).map_err(|error| damaged(error.to_string()));
-        let seq = number(2)?;
-        match due {
-            Some(due) if seq > due => return Err(StoreError::Hole { session: session.clone(), seq: due }),
-            Some(due) if seq < due => return Err(damaged(format!("it stands in the place of {seq}"))),
-            Some(_) | None => {}
-        }
-        let damaged = |cause: String| DecodeError::Damaged(cause).of(session, seq);
-        let (pos, at, v, outside) = (number(0)?, number(3)?, number(4)?, number(5)?);
-        let bytes = |column: usize| {
-            let value = row.get_ref(column).map_err(|error| damaged(error.to_string()))?;
-            value.as_blob().map_err(|error| damaged(error.to_string()))
-        };
-        let body = bytes(6)?;
-        if bytes(7)? != codec::checksum(session.as_str(), seq, pos, at, v, body) {
-            return Err(damaged("its checksum does not fit".into()));
-        }
-        let mut event = codec::decode(body, v).map_err(|error| error.of(session, seq))?;
-        codec::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))
-            .map_err(|error| error.of(session, seq))?;
-        if outside != codec::mark(&event) {
-            return Err(damaged("its mark was altered".into()));
-        }
-        let v = u16::try_from(v).map_err(|error| damaged(error.to_string()))?;
-        Ok(Record { session: session.clone(), seq, pos, at, v, event })
-    }
-
-    fn content(&self, hash: Hash) -> Result<Option<Arc<str>>, String> {
+    pub(super) fn content(&self, hash: Hash) -> Result<Option<Arc<str>>, String> {
         let sql = "SELECT body FROM blobs WHERE hash = ?";
         let query =
             || self.connection.prepare_cached(sql)?.query_row([hash.as_bytes()], |row| row.get(0)).optional();
@@ -200,23 +179,26 @@ impl Snapshot<'_> {
             )
         };
         let below = Below::of(root);
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        // A row has one fact or more.
+        let rows = i64::try_from(limit).unwrap_or(i64::MAX);
         let parameters =
-            params![i64::try_from(after).unwrap_or(i64::MAX), root.as_str(), below.first, below.end, limit];
+            params![i64::try_from(after).unwrap_or(i64::MAX), root.as_str(), below.first, below.end, rows];
         let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.explain(error))?;
         let mut rows = statement.query(parameters).map_err(|error| self.explain(error))?;
         let mut page = Page::default();
-        loop {
+        while page.records.len() < limit {
             let fault = match rows.next() {
-                Ok(None) => return Ok(page.records),
-                Ok(Some(row)) => match page.push(self, row) {
-                    Ok(()) => continue,
-                    Err(fault) => fault,
-                },
-                Err(error) => self.explain(error),
+                Ok(None) => break,
+                Ok(Some(row)) => page.push(self, after, limit, row).err(),
+                Err(error) => Some(self.explain(error)),
             };
-            return if page.records.is_empty() { Err(fault) } else { Ok(page.records) };
+            match fault {
+                None => {}
+                Some(fault) if page.records.is_empty() => return Err(fault),
+                Some(_) => break,
+            }
         }
+        Ok(page.records)
     }
 
     /// Where there are outside words in a tree after a position.
@@ -289,8 +271,7 @@ impl Snapshot<'_> {
                 params![root.as_str()],
                 |row| row.get(0),
             )?;
-            let first = self.end_of(&root, columns!("WHERE session = ? ORDER BY seq LIMIT 1"), Some(0));
-            let last = self.end_of(&root, columns!("WHERE session = ? ORDER BY seq DESC LIMIT 1"), None);
+            let (first, last) = (self.first_of(&root), self.last_of(&root));
             found.push((born, RootSummary { root, first, last, runner }));
         }
         found.sort_by_key(|(born, _)| std::cmp::Reverse(*born));
@@ -312,9 +293,29 @@ impl Snapshot<'_> {
         ids.iter().map(|id| self.id(id)).collect()
     }
 
-    fn end_of(&self, root: &SessionId, sql: &str, due: Option<u64>) -> Result<Record, StoreError> {
-        let found = self.one(sql, params![root.as_str()], |row| Ok(self.record(root, due, row)))?;
-        found.unwrap_or_else(|| Err(StoreError::Unknown(root.clone())))
+    fn first_of(&self, root: &SessionId) -> Result<Record, StoreError> {
+        let sql = columns!("WHERE session = ? ORDER BY seq LIMIT 1");
+        self.end_of(root, Due::First(0), sql, |batch| batch.facts().next())
+    }
+
+    fn last_of(&self, root: &SessionId) -> Result<Record, StoreError> {
+        let sql = columns!("WHERE session = ? ORDER BY seq DESC LIMIT 1");
+        self.end_of(root, Due::Any, sql, |batch| batch.facts().last())
+    }
+
+    fn end_of(
+        &self,
+        root: &SessionId,
+        due: Due,
+        sql: &str,
+        choose: impl for<'b> Fn(&Batch<'b>) -> Option<Fact<'b>>,
+    ) -> Result<Record, StoreError> {
+        let unknown = || StoreError::Unknown(root.clone());
+        let read = |row: &Row<'_>| {
+            let batch = self.batch(root, due, row)?;
+            self.record(root, &batch, choose(&batch).ok_or_else(unknown)?)
+        };
+        self.one(sql, params![root.as_str()], |row| Ok(read(row)))?.ok_or_else(unknown)?
     }
 }
 
@@ -327,23 +328,31 @@ struct Page {
 }
 
 impl Page {
-    fn push(&mut self, snapshot: &Snapshot<'_>, row: &Row<'_>) -> Result<(), StoreError> {
+    /// Takes the facts of a row that are after a position, up to a limit.
+    fn push(
+        &mut self,
+        snapshot: &Snapshot<'_>,
+        after: Pos,
+        limit: usize,
+        row: &Row<'_>,
+    ) -> Result<(), StoreError> {
         let id = row.get_ref(1).ok().and_then(|value| value.as_str().ok()).unwrap_or_default();
         let session = match self.records.last() {
             Some(last) if last.session.as_str() == id => last.session.clone(),
             _ => snapshot.id(id)?,
         };
-        let due = self.due.get(&session).copied();
-        let record = snapshot.record(&session, due, row)?;
-        if due.is_none() && record.seq > 0 {
-            let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE session = ? AND seq = ?)";
-            let before = snapshot.one(sql, params![session.as_str(), record.seq - 1], |row| row.get(0))?;
-            if before != Some(true) {
-                return Err(StoreError::Hole { session, seq: record.seq - 1 });
+        let due = self.due.get(&session).map_or(Due::Any, |due| Due::First(*due));
+        let batch = snapshot.batch(&session, due, row)?;
+        if let Due::Any = due {
+            let end = snapshot.end_before(&session, batch.first)?;
+            if end < batch.first {
+                return Err(StoreError::Hole { session, seq: end });
             }
         }
-        self.due.insert(session, record.seq + 1);
-        self.records.push(record);
+        for fact in batch.facts().filter(|fact| fact.pos > after).take(limit - self.records.len()) {
+            self.records.push(snapshot.record(&session, &batch, fact)?);
+        }
+        self.due.insert(session, batch.facts().count() as u64 + batch.first);
         Ok(())
     }
 }

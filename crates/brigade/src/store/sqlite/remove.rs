@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use brigade_core::SessionId;
 use rusqlite::{Connection, params};
 
-use super::ledger::{Ledger, lease_row, tree_name};
+use super::ledger::{Ledger, has_facts, lease_row, tree_name};
 use super::reader::Below;
 use super::writer::Fault;
 use crate::store::lease::lineage;
@@ -24,7 +24,7 @@ impl Ledger<'_> {
         for session in &doomed {
             named.extend(self.remove_session(session)?);
         }
-        if !self.has_facts(&root.root_id())? {
+        if !has_facts(self.connection, &root.root_id())? {
             named.extend(self.forget_names(&tree_name(root))?);
         }
         for hash in named {
@@ -100,17 +100,6 @@ impl Ledger<'_> {
             .collect::<rusqlite::Result<Vec<[u8; 32]>>>()?;
         self.connection.prepare_cached("DELETE FROM refs WHERE session = ?")?.execute([who])?;
         Ok(named)
-    }
-
-    /// Whether anything of a tree is left.
-    fn has_facts(&self, root: &SessionId) -> rusqlite::Result<bool> {
-        let below = Below::of(root);
-        self.connection
-            .prepare_cached(
-                "SELECT EXISTS (SELECT 1 FROM events
-                 WHERE session >= ?1 AND session < ?3 AND (+session = ?1 OR +session > ?2))",
-            )?
-            .query_row(params![root.as_str(), below.first, below.end], |row| row.get(0))
     }
 }
 

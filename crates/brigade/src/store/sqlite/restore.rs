@@ -73,21 +73,32 @@ impl Ledger<'_> {
     }
 
     fn check_same(&self, entry: &Entry) -> Result<(), Fault> {
-        let found: Option<(u64, u64, Vec<u8>)> = self
+        let sql = "SELECT seq, at, v, body FROM events WHERE session = ? AND seq >= ? ORDER BY seq LIMIT 1";
+        let found: Option<(u64, u64, u64, Vec<u8>)> = self
             .connection
-            .prepare_cached("SELECT at, v, body FROM events WHERE session = ? AND seq = ?")?
+            .prepare_cached(sql)?
             .query_row(params![entry.session.as_str(), entry.seq], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
             })
             .optional()?;
-        let same = found.is_some_and(|(at, v, body)| {
-            let same_body =
-                |mine: &[u8]| body == mine || codec::decode(&body, v) == codec::decode(mine, entry.v);
-            at == entry.at && v == entry.v && entry.encoded.facts().all(|fact| same_body(fact.body))
+        let same = found.is_some_and(|(last, at, v, body)| {
+            let theirs = nth_last(&body, last - entry.seq);
+            let same_fact = |mine: &str| {
+                theirs.is_some_and(|theirs| {
+                    theirs == mine || codec::decode(theirs, v) == codec::decode(mine, entry.v)
+                })
+            };
+            let mut mine = entry.encoded.rows().flat_map(|row| codec::lines(row.body)).flatten();
+            at == entry.at && v == entry.v && mine.all(same_fact)
         });
         if same {
             return Ok(());
         }
         Err(StoreError::Differs { session: entry.session.clone(), seq: entry.seq }.into())
     }
+}
+
+/// The fact with so many behind it in its row.
+fn nth_last(body: &[u8], behind: u64) -> Option<&str> {
+    codec::lines(body).ok()?.nth_back(usize::try_from(behind).ok()?)
 }

@@ -12,14 +12,19 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::lock::Lock;
 use crate::store::StoreError;
 
-/// The format that this version writes, in `user_version`.
-const FORMAT: u32 = 1;
+/// The format that this version writes, in `user_version`. In 1 every row of `events` has one fact; a store becomes 2 with the
+/// first that has several.
+pub(super) const FORMAT: u32 = 2;
 /// "BRIG": says whose file it is.
 const APPLICATION: u32 = 0x4252_4947;
+/// The size of a page of a new file: facts come in rows of several hundred bytes, and a page that is written costs two calls of
+/// the system, whatever its size.
+pub(super) const PAGE_BYTES: u32 = 8_192;
 /// Writers meet at the lock file, so this is only for other programs, and for the moments in which SQLite itself
 /// opens or recovers the write-ahead log.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A row of `events` has facts of one session that were appended together, one on a line; `pos` and `seq` are those of the last.
 const TABLES: &str = "
     CREATE TABLE events (
         pos INTEGER PRIMARY KEY,
@@ -74,11 +79,12 @@ pub(super) fn open_writer(place: &Path, limits: Limits) -> Result<Connection, St
     let _guard = lock.acquire().map_err(|error| io_error(place, &error))?;
     let connection = connect(place)?;
     let explain = |error| store_error(place, error);
+    connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}")).map_err(explain)?;
     connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)).map_err(explain)?;
     prepare(place, &connection)?;
     connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;").map_err(explain)?;
     // The checkpointer does this outside the lock; here it only bounds the log should that thread fail.
-    pragma(&connection, "wal_autocheckpoint", 20_000).map_err(explain)?;
+    pragma(&connection, "wal_autocheckpoint", 10_000).map_err(explain)?;
     // In KiB: the index over sessions stays in memory for trees of thousands.
     connection.execute_batch("PRAGMA cache_size = -16384").map_err(explain)?;
     // There are indexes over a part of the events: without this, a statement that could use one of them for some value of a

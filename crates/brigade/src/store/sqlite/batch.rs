@@ -1,0 +1,142 @@
+//! Rows of facts: what they hold, and whether it is what was once written.
+
+use std::fmt::Display;
+use std::str::Split;
+
+use brigade_core::{Record, SessionId};
+use rusqlite::{Row, params};
+
+use super::reader::Snapshot;
+use crate::store::codec::{self, DecodeError};
+use crate::store::{Pos, StoreError};
+
+/// What a row holds: facts of one session that were appended together.
+pub(super) struct Batch<'r> {
+    body: Split<'r, char>,
+    /// The place of the first.
+    pub(super) first: u64,
+    first_pos: Pos,
+    at: u64,
+    v: u64,
+    mark: u64,
+}
+
+/// A fact in its row.
+pub(super) struct Fact<'r> {
+    pub(super) seq: u64,
+    pub(super) pos: Pos,
+    line: &'r str,
+}
+
+impl<'r> Batch<'r> {
+    pub(super) fn facts(&self) -> impl Iterator<Item = Fact<'r>> + use<'r> {
+        let (first, first_pos) = (self.first, self.first_pos);
+        let fact = move |(line, nth)| Fact { seq: first + nth, pos: first_pos + nth, line };
+        self.body.clone().zip(0..).map(fact)
+    }
+}
+
+/// Why a row is not read.
+enum BatchFault {
+    /// What is due is missing, from this fact on.
+    Hole(u64),
+    Unread(DecodeError),
+}
+
+impl From<DecodeError> for BatchFault {
+    fn from(error: DecodeError) -> BatchFault {
+        BatchFault::Unread(error)
+    }
+}
+
+/// Which fact of a session a row is to begin with.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Due {
+    /// This one.
+    First(u64),
+    /// This one, or one before it.
+    Within(u64),
+    Any,
+}
+
+impl Due {
+    fn seq(self) -> Option<u64> {
+        match self {
+            Due::First(due) | Due::Within(due) => Some(due),
+            Due::Any => None,
+        }
+    }
+}
+
+impl Snapshot<'_> {
+    /// What a row holds, if it is the one that is due and says what was once written. A row that cannot be read is told by the
+    /// first fact that is lost with it.
+    pub(super) fn batch<'r>(
+        &self,
+        session: &SessionId,
+        due: Due,
+        row: &'r Row<'_>,
+    ) -> Result<Batch<'r>, StoreError> {
+        let last = row.get::<_, u64>(2).map_err(|error| {
+            DecodeError::Damaged(error.to_string()).of(session, due.seq().unwrap_or_default())
+        })?;
+        read_batch(due, session.as_str(), last, row).map_err(|fault| match (fault, due) {
+            (BatchFault::Hole(seq), _) => StoreError::Hole { session: session.clone(), seq },
+            (BatchFault::Unread(error), Due::First(first)) => error.of(session, first),
+            (BatchFault::Unread(error), Due::Within(_) | Due::Any) => match self.end_before(session, last) {
+                Ok(first) => error.of(session, first),
+                Err(error) => error,
+            },
+        })
+    }
+
+    /// One fact of a row.
+    pub(super) fn record(
+        &self,
+        session: &SessionId,
+        batch: &Batch<'_>,
+        Fact { seq, pos, line }: Fact<'_>,
+    ) -> Result<Record, StoreError> {
+        let read = || {
+            let mut event = codec::decode(line, batch.v)?;
+            codec::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))?;
+            if batch.mark != codec::mark(&event) {
+                return Err(DecodeError::Damaged("its mark was altered".into()));
+            }
+            let v = u16::try_from(batch.v).map_err(|error| DecodeError::Damaged(error.to_string()))?;
+            Ok(Record { session: session.clone(), seq, pos, at: batch.at, v, event })
+        };
+        read().map_err(|error| error.of(session, seq))
+    }
+
+    /// Where the rows of a session before a fact end.
+    pub(super) fn end_before(&self, session: &SessionId, seq: u64) -> Result<u64, StoreError> {
+        let sql = "SELECT coalesce(max(seq) + 1, 0) FROM events WHERE session = ? AND seq < ?";
+        let end = self.one(sql, params![session.as_str(), seq], |row| row.get(0))?;
+        Ok(end.unwrap_or_default())
+    }
+}
+
+fn read_batch<'r>(due: Due, session: &str, last: u64, row: &'r Row<'_>) -> Result<Batch<'r>, BatchFault> {
+    let damaged = |cause: &dyn Display| DecodeError::Damaged(cause.to_string());
+    let number = |column: usize| row.get::<_, u64>(column).map_err(|error| damaged(&error));
+    let (last_pos, at, v, mark) = (number(0)?, number(3)?, number(4)?, number(5)?);
+    let bytes = |column: usize| {
+        let value = row.get_ref(column).map_err(|error| damaged(&error))?;
+        value.as_blob().map_err(|error| damaged(&error))
+    };
+    let body = bytes(6)?;
+    if bytes(7)? != codec::checksum(session, last, last_pos, at, v, body) {
+        return Err(damaged(&"its checksum does not fit").into());
+    }
+    codec::check_version(v)?;
+    let body = codec::lines(body)?;
+    let behind = body.clone().count() as u64 - 1;
+    let first = last.checked_sub(behind).zip(last_pos.checked_sub(behind));
+    let (first, first_pos) = first.ok_or_else(|| damaged(&"it has too many facts for its place"))?;
+    match due {
+        Due::First(due) | Due::Within(due) if first > due => Err(BatchFault::Hole(due)),
+        Due::First(due) if first < due => Err(damaged(&format!("it stands in the place of {first}")).into()),
+        Due::First(_) | Due::Within(_) | Due::Any => Ok(Batch { body, first, first_pos, at, v, mark }),
+    }
+}
