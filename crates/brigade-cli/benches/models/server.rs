@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 
 /// The last bodies: of a child, of a lead that has its results, and of whoever wants a long reply.
 #[derive(Default)]
@@ -21,7 +21,11 @@ struct Last {
 
 pub(crate) fn serve() {
     crate::threads().block_on(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        // A thousand connections may be opened at once. Those that find no room here are tried again by the kernel after a
+        // second, which says nothing about who opened them.
+        let listener = socket.listen(4_096).unwrap();
         println!("{}", listener.local_addr().unwrap().port());
         std::io::stdout().flush().unwrap();
         let last = Arc::new(Mutex::new(Last::default()));
