@@ -20,6 +20,7 @@ mod exits;
 mod export;
 mod faces;
 mod formats;
+mod golden;
 mod init;
 mod loops;
 mod mcp;

@@ -24,6 +24,7 @@ use proptest::sample::select;
 
 mod books;
 mod facts;
+mod golden;
 mod grants;
 mod requests;
 

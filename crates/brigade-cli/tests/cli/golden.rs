@@ -1,0 +1,296 @@
+//! Stores and exports that version 0.1.0 wrote: every later version lists, shows, exports, imports, resumes and tells
+//! them. `tests/golden/record` says how they were recorded; they are never recorded again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::Command;
+
+use brigade_core::Event;
+use serde_json::Value;
+
+use crate::support::{Done, Home, text};
+use kept::lost;
+
+#[path = "../../../brigade-core/tests/laws/golden/kept.rs"]
+mod kept;
+
+/// The name of each export, the script that its sessions were recorded with, and the state of its root.
+const RECORDED: [(&str, &str, &str); 19] = [
+    ("after-edit", "edit", "interrupted"),
+    ("answered", "question", "done"),
+    ("before-edit", "edit", "interrupted"),
+    ("cancelled", "hanging", "cancelled"),
+    ("detached", "detached", "done"),
+    ("external", "external", "done"),
+    ("far", "far", "done"),
+    ("faults", "faults", "done"),
+    ("in-command", "shell", "interrupted"),
+    ("in-external-call", "outside", "interrupted"),
+    ("in-model-call", "hanging", "interrupted"),
+    ("money", "money", "incomplete"),
+    ("open", "question", "interrupted"),
+    ("overrun", "overrun", "incomplete"),
+    ("refused", "refused", "failed"),
+    ("resumed", "hanging", "done"),
+    ("time", "time", "incomplete"),
+    ("turns", "turns", "incomplete"),
+    ("whole", "whole", "done"),
+];
+
+/// Every kind of event that version 0.1.0 has.
+const KINDS: [&str; 17] = [
+    "answered",
+    "asked",
+    "call_failed",
+    "called",
+    "cancel_asked",
+    "compacted",
+    "delegated",
+    "ended",
+    "heard",
+    "limit_reached",
+    "replied",
+    "resumed",
+    "returned",
+    "said",
+    "started",
+    "tool_ended",
+    "tool_started",
+];
+
+const BEFORE: &str = "one\ntwo\nthree\n";
+const AFTER: &str = "one\nTWO\nthree\n";
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn exported(name: &str) -> String {
+    std::fs::read_to_string(folder().join(format!("exports/{name}.jsonl"))).unwrap()
+}
+
+fn lines(export: &str) -> Vec<Value> {
+    export.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn root(name: &str) -> String {
+    lines(&exported(name))[0]["root"].as_str().unwrap().to_owned()
+}
+
+/// A home with the recorded configuration, and a workspace like the recorded one, which is gone.
+struct Golden {
+    home: Home,
+}
+
+impl Golden {
+    /// Without sessions.
+    fn empty() -> Golden {
+        let home = Home::new();
+        home.write("home/config.toml", &text(folder().join("home/config.toml")));
+        std::fs::create_dir(home.home().join("agents")).unwrap();
+        home.write("home/agents/reviewer.md", &text(folder().join("home/agents/reviewer.md")));
+        home.write("work/notes.txt", BEFORE);
+        Golden { home }
+    }
+
+    /// With the recorded store.
+    fn store() -> Golden {
+        let golden = Golden::empty();
+        std::fs::copy(folder().join("sessions.db"), golden.home.home().join("sessions.db")).unwrap();
+        golden
+    }
+
+    /// A command that finds the scripts, and this Brigade as the program of the external agent.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.home.command(arguments);
+        let programs = PathBuf::from(env!("CARGO_BIN_EXE_brigade"));
+        let mut path = vec![programs.parent().unwrap().to_owned()];
+        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
+        command.env("PATH", std::env::join_paths(path).unwrap()).env("GOLDEN", folder());
+        command
+    }
+
+    fn brigade(&self, arguments: &[&str]) -> Done {
+        Done::of(self.command(arguments).output().unwrap())
+    }
+
+    /// Runs a command about a session where the recorded workspace and script are now.
+    fn run(&self, name: &str, arguments: &[&str]) -> Done {
+        let (_, script, _) = RECORDED.iter().find(|(known, ..)| *known == name).unwrap();
+        let model = format!("script:{}", folder().join(format!("scripts/{script}.toml")).display());
+        let work = self.home.work();
+        self.brigade(&[arguments, &["--model", &model, "--cwd", work.to_str().unwrap()]].concat())
+    }
+
+    fn resume(&self, name: &str) -> Done {
+        self.run(name, &["resume", &root(name)])
+    }
+
+    fn tell(&self, name: &str) -> Done {
+        self.run(name, &["tell", &root(name), "And now?"])
+    }
+
+    fn export(&self, id: &str) -> String {
+        self.brigade(&["sessions", "export", id]).exits(0).stdout.clone()
+    }
+}
+
+/// Compares what was exported now with what was exported then. Checksums follow from the rest.
+#[track_caller]
+fn assert_same_export(name: &str, now: &str) {
+    let (then, now) = (lines(&exported(name)), lines(now));
+    assert_eq!(then.len(), now.len(), "{name}");
+    for (mut then, now) in then.into_iter().zip(now) {
+        then.as_object_mut().unwrap().remove("sum");
+        if let Some(what) = lost(&then, &now, "") {
+            panic!("{name}: {what} in {now}");
+        }
+    }
+}
+
+#[test]
+fn golden_events_read_and_written_again_keep_every_key() {
+    let mut kinds = BTreeSet::new();
+    for (name, ..) in RECORDED {
+        for line in lines(&exported(name)).into_iter().filter(|line| line.get("event").is_some()) {
+            let event: Event = serde_json::from_value(line["event"].clone()).unwrap();
+            let now = serde_json::to_value(&event).unwrap();
+            assert_eq!(lost(&line["event"], &now, ""), None, "{name}: {line}");
+            kinds.insert(event.kind());
+        }
+    }
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), KINDS);
+}
+
+#[test]
+fn golden_store_lists_every_session_with_its_state() {
+    let golden = Golden::store();
+    let list = golden.brigade(&["sessions", "list", "--all", "--output-format", "json"]).exits(0).json();
+    let states: BTreeMap<&str, &str> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| (entry["session_id"].as_str().unwrap(), entry["state"].as_str().unwrap()))
+        .collect();
+    for (name, _, state) in RECORDED {
+        assert_eq!(states.get(root(name).as_str()), Some(&state), "{name}");
+    }
+    assert_eq!(states.get(format!("{}.1-0", root("detached")).as_str()), Some(&"interrupted"));
+    golden.brigade(&["sessions", "list"]).exits(0).prints("Die in a model call");
+    golden.brigade(&["sessions", "list", "too long for one event"]).exits(0).prints("Do the whole of it");
+}
+
+#[test]
+fn golden_store_shows_and_draws_every_session() {
+    let golden = Golden::store();
+    for (name, ..) in RECORDED {
+        let lines = lines(&exported(name));
+        for started in lines.iter().filter(|line| line["event"]["type"] == "started") {
+            let id = started["session"].as_str().unwrap();
+            let task = started["event"]["delegation"]["task"].as_str().unwrap();
+            golden.brigade(&["sessions", "show", id]).exits(0).prints(task);
+        }
+        golden.brigade(&["sessions", "tree", &root(name)]).exits(0).prints("lead");
+        for format in ["md", "html"] {
+            golden.brigade(&["sessions", "export", &root(name), "--format", format]).exits(0);
+        }
+    }
+}
+
+#[test]
+fn golden_store_exports_what_it_exported_then() {
+    let golden = Golden::store();
+    for (name, ..) in RECORDED {
+        assert_same_export(name, &golden.export(&root(name)));
+    }
+}
+
+#[test]
+fn golden_exports_imported_are_the_same_sessions() {
+    let (there, here) = (Golden::store(), Golden::empty());
+    for (name, ..) in RECORDED {
+        let (id, file) = (root(name), folder().join(format!("exports/{name}.jsonl")));
+        here.brigade(&["sessions", "import", file.to_str().unwrap()]).exits(0).prints(&id);
+        assert_same_export(name, &here.export(&id));
+        let show =
+            |golden: &Golden| golden.brigade(&["sessions", "show", &id, "--full"]).exits(0).stdout.clone();
+        assert_eq!(show(&here), show(&there), "{name}");
+    }
+}
+
+#[test]
+fn golden_exports_imported_can_be_resumed_and_told() {
+    let golden = Golden::empty();
+    for (name, ..) in RECORDED {
+        let file = folder().join(format!("exports/{name}.jsonl"));
+        golden.brigade(&["sessions", "import", file.to_str().unwrap()]).exits(0);
+    }
+    golden.resume("turns").exits(0).prints("Finished after the limit.");
+    golden.resume("refused").exits(0).prints("Finished after a failure.");
+    golden.tell("whole").exits(0).prints("In round two: And now?");
+    golden.tell("external").exits(0).prints("told: And now?");
+}
+
+#[test]
+fn golden_sessions_that_a_limit_or_a_failure_ended_resume_to_the_end() {
+    let golden = Golden::store();
+    golden.resume("turns").exits(0).prints("Finished after the limit.");
+    golden.resume("overrun").exits(0).prints("Finished after the overrun.");
+    golden.resume("time").exits(0).prints("Finished in time.");
+    golden.resume("money").exits(0).prints("Finished with more money.");
+    golden.resume("refused").exits(0).prints("Finished after a failure.");
+}
+
+#[test]
+fn golden_sessions_whose_runner_was_killed_resume_to_the_end() {
+    let golden = Golden::store();
+    golden.resume("in-model-call").exits(0).prints("The sleeper said: [Sleeper]: awake");
+    golden.resume("in-command").exits(0).prints("interrupted, outcome unknown");
+    assert!(!golden.home.work().join("log.txt").exists(), "the command ran again");
+    golden.resume("in-external-call").exits(0).prints("interrupted, outcome unknown");
+    let child = format!("{}.1-0", root("detached"));
+    golden.run("detached", &["resume", &child]).exits(0).prints("Ended by myself.");
+    let list = golden.brigade(&["sessions", "list", "--all", "--output-format", "json"]).json();
+    let is_listed = |id: &String| list.as_array().unwrap().iter().any(|entry| entry["session_id"] == **id);
+    assert!(is_listed(&child), "{list}");
+}
+
+#[test]
+fn golden_edits_that_were_interrupted_are_decided_by_content() {
+    let golden = Golden::store();
+    golden.resume("before-edit").exits(0).prints("Changed notes.txt");
+    assert_eq!(text(golden.home.work().join("notes.txt")), AFTER);
+    golden.resume("after-edit").exits(0).prints("The edit: notes.txt");
+    assert_eq!(text(golden.home.work().join("notes.txt")), AFTER);
+}
+
+#[test]
+fn golden_question_answered_now_lets_the_call_run() {
+    let golden = Golden::store();
+    let id = root("open");
+    golden.brigade(&["answer", &id]).exits(0).prints("echo asked");
+    golden.brigade(&["answer", &id, "always", "shell(echo *)"]).exits(0);
+    let done = golden.resume("open");
+    done.exits(0).prints("Answered: asked again");
+    let show = golden.brigade(&["sessions", "show", &id]);
+    show.exits(0).prints("asked again").prints("rm -r everything");
+}
+
+#[test]
+fn golden_sessions_that_ended_hear_what_they_are_told() {
+    let golden = Golden::store();
+    golden.tell("whole").exits(0).prints("In round two: And now?");
+    golden.tell("faults").exits(0).prints("told: And now?");
+    golden.tell("answered").exits(0).prints("Answered: ");
+    golden.tell("cancelled").exits(0).prints("The sleeper said: ").prints("half of it");
+    golden.tell("resumed").exits(0).prints("The sleeper said: ");
+    golden.tell("far").exits(0).prints("The far side heard: And now?");
+}
+
+#[test]
+fn golden_external_agent_is_asked_again_when_it_is_told() {
+    let golden = Golden::store();
+    golden.tell("external").exits(0).prints("told: And now?");
+    let child = format!("{}.1-0", root("external"));
+    golden.run("external", &["tell", &child, "And now?"]).exits(0).prints("And now?");
+}
