@@ -1,8 +1,9 @@
 //! What work over HTTP costs, beside a bare client that makes the same requests.
 //!
-//! `cargo bench -p brigade-cli --bench models` prints a table; every figure is the median of five interleaved runs. The
-//! model is a process of its own on loopback, and so is every run: only the CPU and memory of the run itself count.
-//! Give a name to run one part: `cargo bench -p brigade-cli --bench models -- fan`.
+//! `cargo bench --profile dist -p brigade-cli --bench models` prints a table; every figure is the median of five
+//! interleaved runs. The model is a process of its own on loopback, and so is every run: only the CPU and memory of the
+//! run itself count.
+//! Give a name to run one part: `cargo bench --profile dist -p brigade-cli --bench models -- fan`.
 
 #![expect(
     clippy::unwrap_used,

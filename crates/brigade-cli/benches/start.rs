@@ -1,6 +1,6 @@
 //! How long the command takes to start, beside the smallest program there is.
 //!
-//! `cargo bench -p brigade-cli --bench start`
+//! `cargo bench --profile dist -p brigade-cli --bench start`
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark, not a library")]
 

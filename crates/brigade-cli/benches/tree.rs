@@ -1,6 +1,6 @@
 //! What the live tree costs while 1,000 children work, beside the same run without one.
 //!
-//! `cargo bench -p brigade-cli --bench tree`
+//! `cargo bench --profile dist -p brigade-cli --bench tree`
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark, not a library")]
 

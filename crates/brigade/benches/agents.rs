@@ -1,6 +1,6 @@
 //! What it costs to read agent files.
 //!
-//! `cargo bench -p brigade --bench agents` prints a table; every figure is the median of five runs.
+//! `cargo bench --profile dist -p brigade --bench agents` prints a table; every figure is the median of five runs.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark, not a library")]
 

@@ -1,7 +1,8 @@
 //! What delegation costs, beside the floor of the same facts written without an engine.
 //!
-//! `cargo bench -p brigade --bench foundation` prints a table; every figure is the median of five interleaved runs.
-//! Give a name to run one part: `cargo bench -p brigade --bench foundation -- delegation`.
+//! `cargo bench --profile dist -p brigade --bench foundation` prints a table; every figure is the median of five
+//! interleaved runs.
+//! Give a name to run one part: `cargo bench --profile dist -p brigade --bench foundation -- delegation`.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark, not a library")]
 
