@@ -5,6 +5,7 @@
 mod models {
     mod anthropic;
     mod crowd;
+    mod cut_runs;
     mod cuts;
     mod failures;
     mod gemini;
