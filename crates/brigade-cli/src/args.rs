@@ -269,10 +269,10 @@ pub(crate) struct Flags {
     /// How long the whole tree may take: 30s, 10m, 2h
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Tokens of the whole tree, input and output together
+    /// Tokens of the whole tree, input and output together: 500000, 500k or 2M
     #[arg(long, value_name = "N", value_parser = units::count)]
     pub(crate) budget_tokens: Option<u64>,
-    /// Dollars of the whole tree, such as 0.50
+    /// Dollars of the whole tree: 2, 0.50 or $2
     #[arg(long, value_name = "X", value_parser = units::dollars)]
     pub(crate) budget_usd: Option<u64>,
     /// Agents that may be started below the lead

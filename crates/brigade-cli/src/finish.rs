@@ -7,17 +7,17 @@ use brigade::model::relay;
 use brigade::{Detached, RunError, Store};
 use brigade_core::delegation::Which;
 use brigade_core::view::{Node, Question, Tree};
-use brigade_core::{Limit, SessionId, Status};
+use brigade_core::{SessionId, Spent, Status};
 
 use crate::args::{Flags, Global, OutputFormat};
 use crate::failure::{Exit, Failure};
 use crate::follow::{Followed, Interrupts, View};
+use crate::limits;
 use crate::output;
 use crate::render::{self, Stage};
 use crate::report::Report;
 use crate::safe;
 use crate::terminal::{self, Colour};
-use crate::units;
 
 /// How often it is looked what sessions ask that were left to themselves.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -172,7 +172,7 @@ fn print(
         for warning in &outcome.warnings {
             output::note(&format!("warning: {}", safe::line(warning)));
         }
-        next_steps(&outcome.status, &view, hints, tell);
+        next_steps(&outcome.status, &ending.spent, &view, hints, tell);
     }
     Ok(Exit::of(&outcome.status))
 }
@@ -190,7 +190,7 @@ pub(crate) fn result(text: &str) -> Result<(), Failure> {
 }
 
 /// Says what a person would do next, as commands to be typed; `tell` where somebody would hear it.
-fn next_steps(status: &Status, view: &View, hints: &Hints, tell: Option<String>) {
+fn next_steps(status: &Status, spent: &Spent, view: &View, hints: &Hints, tell: Option<String>) {
     let session = &view.root;
     output::note("");
     let mut steps: Vec<(String, String)> = Vec::new();
@@ -198,8 +198,9 @@ fn next_steps(status: &Status, view: &View, hints: &Hints, tell: Option<String>)
     match status {
         Status::Done | Status::Detached => {}
         Status::Incomplete { limit } => {
-            output::note(&format!("incomplete: the limit of {limit} was reached"));
-            step("To go on with more", hints.resume(session) + &doubled(*limit, view, hints.timeout));
+            output::note(&limits::reason(*limit, spent, view, hints.timeout));
+            let words = if *limit == Which::Loop { "To continue" } else { "To continue with more" };
+            step(words, hints.resume(session) + &limits::more(*limit, view, hints.timeout));
         }
         Status::Failed { cause } => {
             output::note(&format!("failed: {}", safe::line(cause)));
@@ -241,36 +242,6 @@ fn listed(steps: &[(String, String)], columns: usize) -> String {
         false => steps.iter().map(|(words, command)| format!("{words}\n  {command}")).collect(),
     };
     lines.join("\n")
-}
-
-/// The flag that doubles a limit.
-fn doubled(which: Which, view: &View, timeout: Option<Duration>) -> String {
-    let Some((grant, at)) = &view.grant else { return String::new() };
-    let twice = |limit: Limit| match limit {
-        Limit::AtMost(number) => Some(number.saturating_mul(2).max(1)),
-        Limit::Unlimited => None,
-    };
-    let (flag, amount) = match which {
-        Which::Turns => ("--max-turns", Some(grant.turns.saturating_mul(2).max(1).to_string())),
-        // Less than this does not pay for a call with its whole input and the last word.
-        Which::Tokens => {
-            ("--budget-tokens", twice(grant.budget.tokens).map(|tokens| tokens.max(20_000).to_string()))
-        }
-        Which::Usd => {
-            ("--budget-usd", twice(grant.budget.usd).map(|usd| units::exact_dollars(usd.max(100_000_000))))
-        }
-        Which::Agents => ("--max-agents", twice(grant.budget.agents).map(|agents| agents.to_string())),
-        Which::Time => {
-            let granted = match (timeout, grant.deadline) {
-                (Some(typed), _) => Some(u64::try_from(typed.as_millis()).unwrap_or(u64::MAX)),
-                // The deadline was set a moment before the round began.
-                (None, Limit::AtMost(until)) => Some(until.saturating_sub(*at).next_multiple_of(1000)),
-                (None, Limit::Unlimited) => None,
-            };
-            ("--timeout", granted.map(|millis| units::typed(millis.saturating_mul(2).max(10_000))))
-        }
-    };
-    amount.map(|amount| format!(" {flag} {amount}")).unwrap_or_default()
 }
 
 /// A run that stopped without an end in its log.

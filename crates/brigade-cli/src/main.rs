@@ -9,6 +9,7 @@ mod failure;
 mod finish;
 mod follow;
 mod keyboard;
+mod limits;
 mod mistyped;
 mod named;
 mod output;

@@ -380,16 +380,16 @@ struct RawBudget {
 
 impl RawBudget {
     fn resolve(&self) -> Result<Budget, Failure> {
-        let limit = |value: &Option<Value>| match value {
-            Some(Value::Integer(number)) => u64::try_from(*number).map_or(Limit::Unlimited, Limit::AtMost),
-            None | Some(_) => Limit::Unlimited,
+        let limit = |value: &Option<Value>, read: fn(&Value) -> Result<u64, String>| match value {
+            None => Ok(Limit::Unlimited),
+            Some(Value::String(word)) if word == keys::UNLIMITED => Ok(Limit::Unlimited),
+            Some(value) => read(value).map(Limit::AtMost).map_err(Failure::usage),
         };
-        let usd = match &self.usd {
-            None => Limit::Unlimited,
-            Some(Value::String(word)) if word == keys::UNLIMITED => Limit::Unlimited,
-            Some(value) => Limit::AtMost(keys::dollars(value).map_err(Failure::usage)?),
-        };
-        Ok(Budget { tokens: limit(&self.tokens), usd, agents: limit(&self.agents) })
+        Ok(Budget {
+            tokens: limit(&self.tokens, keys::count)?,
+            usd: limit(&self.usd, keys::dollars)?,
+            agents: limit(&self.agents, keys::count)?,
+        })
     }
 }
 
@@ -406,6 +406,8 @@ struct RawLimits {
     concurrency: Option<u32>,
     result_bytes: Option<u32>,
     max_tokens: Option<u32>,
+    loop_warning: Option<u32>,
+    loop_limit: Option<u32>,
 }
 
 impl RawLimits {
@@ -421,6 +423,8 @@ impl RawLimits {
             concurrency: self.concurrency.map_or(defaults.concurrency, |number| number.max(1) as usize),
             result_bytes: self.result_bytes.map_or(defaults.result_bytes, |number| number as usize),
             max_tokens: self.max_tokens.map_or(defaults.max_tokens, u64::from),
+            loop_warning: self.loop_warning.unwrap_or(defaults.loop_warning),
+            loop_limit: self.loop_limit.unwrap_or(defaults.loop_limit),
             ..defaults
         })
     }
@@ -531,6 +535,8 @@ fn default_table(mode: Mode) -> Result<Table, toml::ser::Error> {
                 ("concurrency", number(limits.concurrency as u64)),
                 ("result_bytes", number(limits.result_bytes as u64)),
                 ("max_tokens", number(limits.max_tokens)),
+                ("loop_warning", number(limits.loop_warning.into())),
+                ("loop_limit", number(limits.loop_limit.into())),
             ]),
         ),
         (

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use brigade_core::amount;
+
 use crate::clock;
 
 const NANO: u64 = 1_000_000_000;
@@ -70,34 +72,28 @@ pub(crate) fn since(text: &str) -> Result<Since, String> {
 
 /// Reads an amount of dollars as nano-dollars, exactly.
 pub(crate) fn dollars(text: &str) -> Result<u64, String> {
-    let refuse = || format!("'{text}' is not an amount of dollars: write 2 or 0.50");
-    let number = text.trim().strip_prefix('$').unwrap_or(text.trim());
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let all_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if (whole.is_empty() && fraction.is_empty()) || !all_digits(whole) || !all_digits(fraction) {
-        return Err(refuse());
-    }
-    let fraction = fraction.trim_end_matches('0');
-    if fraction.len() > 9 {
-        return Err(format!("'{text}' is finer than a billionth of a dollar"));
-    }
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| refuse())? };
-    let nano: u64 = format!("{fraction:0<9}").parse().map_err(|_| refuse())?;
-    whole.checked_mul(NANO).and_then(|whole| whole.checked_add(nano)).ok_or_else(refuse)
+    amount::parse_dollars(text)
 }
 
-/// Reads a number of things; `_` may group the digits.
+/// Reads a number of things: `500000`, `500_000`, `500k`, `2M`.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
-    text.replace('_', "").parse().map_err(|_| format!("'{text}' is not a whole number"))
+    amount::parse_count(text)
 }
 
 /// Nano-dollars as they are typed: exact, without needless zeros.
 pub(crate) fn exact_dollars(nano: u64) -> String {
-    let fraction = format!("{:09}", nano % NANO);
-    match fraction.trim_end_matches('0') {
-        "" => (nano / NANO).to_string(),
-        digits => format!("{}.{digits}", nano / NANO),
-    }
+    amount::exact_dollars(nano)
+}
+
+/// Nano-dollars in a sentence: two to four digits, rounded up.
+pub(crate) fn brief_dollars(nano: u64) -> String {
+    let parts = nano.div_ceil(100_000);
+    let digits = format!("{:04}", parts % 10_000);
+    let digits = match digits.trim_end_matches('0') {
+        short if short.len() < 2 => &digits[..2],
+        short => short,
+    };
+    format!("${}.{digits}", parts / 10_000)
 }
 
 /// Nano-dollars as they are shown: four digits, rounded up, so that nothing that cost money looks free.

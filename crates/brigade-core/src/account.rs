@@ -50,7 +50,7 @@ impl Account {
     }
 
     /// The same in our own books, as far as it stays within what was lent: nobody can charge more than that. What goes
-    /// beyond it is noted as overrun.
+    /// beyond it is noted as excess.
     pub fn within(&self, lent: &Budget) -> Spent {
         let mut left = *lent;
         let mut take = |wanted: Amount| {
@@ -75,7 +75,7 @@ impl Account {
             agents: input.agents,
             turns: self.turns,
             in_doubt,
-            overrun: said.minus(input.plus(output).plus(in_doubt)),
+            excess: said.minus(input.plus(output).plus(in_doubt)).tokens,
             ..Spent::default()
         }
     }
@@ -132,7 +132,7 @@ mod tests {
         let lent = Budget { tokens: Limit::AtMost(10), ..Budget::UNLIMITED };
         let spent = account.within(&lent);
         assert_eq!((spent.usage.input, spent.usage.output, spent.in_doubt.tokens), (5, 5, 0));
-        assert_eq!(spent.overrun, Amount { tokens: 13, ..Amount::default() });
+        assert_eq!(spent.excess, 13);
         // One field that is exceeded takes nothing from the others.
         assert_eq!((spent.usd, spent.agents, spent.in_doubt.agents), (123_456_789, 2, 1));
         let nothing = account.within(&Budget::default());

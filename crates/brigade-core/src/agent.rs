@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::grant::Budget;
 use crate::id::Hash;
 use crate::permission::{Mode, Rule};
 
@@ -48,6 +49,9 @@ pub struct Agent {
     /// The most output tokens of one reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// The most that one round may use up, children included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// How long one round may take, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,

@@ -211,6 +211,22 @@ pub enum Which {
     Usd,
     Time,
     Agents,
+    /// The same calls with the same results, over and over.
+    Loop,
+}
+
+impl Which {
+    /// The limit in a sentence.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Which::Turns => "turn limit",
+            Which::Tokens => "token limit",
+            Which::Usd => "cost limit",
+            Which::Time => "time limit",
+            Which::Agents => "agent limit",
+            Which::Loop => "limit of repeated calls",
+        }
+    }
 }
 
 impl fmt::Display for Which {
@@ -221,6 +237,7 @@ impl fmt::Display for Which {
             Which::Usd => "usd",
             Which::Time => "time",
             Which::Agents => "agents",
+            Which::Loop => "loop",
         })
     }
 }

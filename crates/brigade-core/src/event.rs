@@ -9,7 +9,7 @@ use crate::delegation::{Delegation, Outcome, Which};
 use crate::grant::Grant;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Reply, ToolOutput};
-use crate::money::{Amount, Spent};
+use crate::money::{Amount, Spent, is_zero};
 use crate::state::Purpose;
 use crate::text::Text;
 
@@ -94,8 +94,11 @@ pub enum Event {
         attempt: u32,
         /// What the call is for.
         purpose: Purpose,
-        /// The most that it can cost.
+        /// The most that it is expected to cost.
         reserved: Amount,
+        /// The input tokens in `reserved`; 0 in logs of earlier versions.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        input: u64,
         /// The hash of the request, for comparison.
         request: Hash,
     },
@@ -204,6 +207,9 @@ pub enum Event {
     LimitReached {
         /// The limit.
         which: Which,
+        /// What had to be free for the next model call, if the budget did not cover it.
+        #[serde(default, skip_serializing_if = "Amount::is_nothing")]
+        needed: Amount,
     },
     /// Earlier turns are replaced by a summary in later requests. The log keeps everything.
     Compacted {
@@ -266,6 +272,11 @@ pub enum CallFault {
         /// Who takes over.
         next: String,
     },
+    /// The reply reached its output limit before any text.
+    Cut {
+        /// What happened.
+        message: String,
+    },
     /// The runner ended while the call was open. What it cost is in doubt.
     Interrupted,
     /// The session was stopped while the call was open.
@@ -313,6 +324,11 @@ impl Event {
     /// A call that was lent nothing is answered.
     pub fn tool_ended(call: CallId, output: ToolOutput) -> Event {
         Event::ToolEnded { call, output, spent: Spent::default() }
+    }
+
+    /// A limit other than the budget for the next call was reached.
+    pub fn limit_reached(which: Which) -> Event {
+        Event::LimitReached { which, needed: Amount::default() }
     }
 
     /// The name of this kind of fact.
@@ -385,7 +401,8 @@ impl fmt::Display for CallFault {
         match self {
             CallFault::Transient { message }
             | CallFault::Fatal { message }
-            | CallFault::Overflow { message } => f.write_str(message),
+            | CallFault::Overflow { message }
+            | CallFault::Cut { message } => f.write_str(message),
             CallFault::GivenUp { message, next } => write!(f, "{message}; {next} takes over"),
             CallFault::Interrupted => f.write_str("the runner ended while the model was answering"),
             CallFault::Stopped => f.write_str("stopped while the model was answering"),

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use crate::agent::{Agent, Place};
 use crate::alias;
+use crate::amount;
 use crate::delegation::{Delegation, Face, Outcome, Status, Waiting};
-use crate::grant::{Authority, Wish};
+use crate::grant::{Authority, Budget, Wish};
 use crate::message::{ToolOutput, ToolSpec};
 use crate::text::{Text, cut};
 use delegate::SwarmConfig;
@@ -73,6 +74,10 @@ pub enum Extra {
     Background,
     /// The result has to fit a JSON Schema.
     Schema,
+    /// The most tokens that the child may use up.
+    Tokens,
+    /// The most dollars that the child may use up.
+    Usd,
 }
 
 impl Serialize for Offer {
@@ -264,6 +269,22 @@ impl Faces {
                     "schema".to_owned(),
                     json!({ "type": "object", "description": "A JSON Schema that the result has to fit" }),
                 ),
+                Extra::Tokens => properties.insert(
+                    "tokens".to_owned(),
+                    json!({
+                        "type": "integer",
+                        "minimum": 1,
+                        "description": "The most tokens that the sub-agent may use, input and output together"
+                    }),
+                ),
+                Extra::Usd => properties.insert(
+                    "usd".to_owned(),
+                    json!({
+                        "type": "number",
+                        "exclusiveMinimum": 0,
+                        "description": "The most dollars that the sub-agent may spend"
+                    }),
+                ),
             };
         }
     }
@@ -325,6 +346,7 @@ impl Faces {
             return Ok(());
         }
         let value = crate::json::parse(arguments).map_err(|cause| cause.to_string())?;
+        let (mut tokens, mut usd) = (None, None);
         for extra in &self.delegation.extras {
             match (extra, value.get(extra.name())) {
                 (_, None | Some(Value::Null)) => {}
@@ -346,8 +368,17 @@ impl Faces {
                         "Invalid 'schema' argument: expected a JSON Schema, which is an object".to_owned()
                     );
                 }
+                (Extra::Tokens, Some(value)) => {
+                    let invalid = |cause| format!("Invalid 'tokens' argument: {cause}");
+                    tokens = Some(amount::tokens(value).map_err(invalid)?);
+                }
+                (Extra::Usd, Some(value)) => {
+                    let invalid = |cause| format!("Invalid 'usd' argument: {cause}");
+                    usd = Some(amount::dollars(value).map_err(invalid)?);
+                }
             }
         }
+        part.budget = Budget::of(tokens, usd).or(part.budget);
         Ok(())
     }
 
@@ -402,6 +433,8 @@ impl Extra {
         match self {
             Extra::Background => "background",
             Extra::Schema => "schema",
+            Extra::Tokens => "tokens",
+            Extra::Usd => "usd",
         }
     }
 }

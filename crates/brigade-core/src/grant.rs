@@ -103,6 +103,13 @@ impl Budget {
     pub const UNLIMITED: Budget =
         Budget { tokens: Limit::Unlimited, usd: Limit::Unlimited, agents: Limit::Unlimited };
 
+    /// At most so many tokens and nano-dollars, and any number of agents; none if neither is limited.
+    pub fn of(tokens: Option<u64>, usd: Option<u64>) -> Option<Budget> {
+        let limit = |number: Option<u64>| number.map_or(Limit::Unlimited, Limit::AtMost);
+        let budget = Budget { tokens: limit(tokens), usd: limit(usd), agents: Limit::Unlimited };
+        (budget != Budget::UNLIMITED).then_some(budget)
+    }
+
     /// What is left of it after `used`.
     pub fn less(self, used: Amount) -> Budget {
         Budget {
@@ -136,6 +143,24 @@ impl Budget {
         amount.tokens <= self.tokens.number()
             && amount.usd <= self.usd.number()
             && amount.agents <= self.agents.number()
+    }
+
+    /// How many times `amount` fits into it, at least 1.
+    pub fn holds(&self, amount: Amount) -> u64 {
+        let times = |limit: Limit, amount: u64| match limit {
+            Limit::AtMost(number) if amount > 0 => number / amount,
+            Limit::AtMost(_) | Limit::Unlimited => u64::MAX,
+        };
+        times(self.tokens, amount.tokens).min(times(self.usd, amount.usd)).max(1)
+    }
+
+    /// The part of `amount` that does not fit into it.
+    pub fn exceeded_by(&self, amount: Amount) -> Amount {
+        Amount {
+            tokens: amount.tokens.saturating_sub(self.tokens.number()),
+            usd: amount.usd.saturating_sub(self.usd.number()),
+            agents: amount.agents.saturating_sub(self.agents.number()),
+        }
     }
 
     /// How much of the lender's budget this takes away while it is lent: only what the lender counts, and the

@@ -7,6 +7,7 @@
 pub mod account;
 pub mod agent;
 pub mod alias;
+pub mod amount;
 pub mod delegation;
 pub mod event;
 pub mod faces;

@@ -134,9 +134,15 @@ pub struct Spent {
     /// Reserves of calls whose answer was never seen: the most that they can have cost.
     #[serde(skip_serializing_if = "Amount::is_nothing")]
     pub in_doubt: Amount,
-    /// What was reported above the reserve.
+    /// Usage that the grant of the session does not cover. Its parent books it when the child returns.
     #[serde(skip_serializing_if = "Amount::is_nothing")]
     pub overrun: Amount,
+    /// Tokens above the reserves of their calls, whether the rest of the grant covered them or not.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub excess: u64,
+    /// Tokens of `usage` that are an estimate, because the provider reported implausibly few.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub estimated: u64,
     /// What of the reserve stays set aside after the call: an external agent goes on with what it was asked. The next call
     /// takes it over; at the end of the round it is in doubt. It is no part of any sum.
     #[serde(skip_serializing_if = "Amount::is_nothing")]
@@ -161,6 +167,8 @@ impl Spent {
             turns: self.turns.saturating_add(other.turns),
             in_doubt: self.in_doubt.plus(other.in_doubt),
             overrun: self.overrun.plus(other.overrun),
+            excess: self.excess.saturating_add(other.excess),
+            estimated: self.estimated.saturating_add(other.estimated),
             held: Amount::default(),
             reported: self.reported.plus(other.reported),
         }

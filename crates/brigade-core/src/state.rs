@@ -6,8 +6,10 @@
 mod admits;
 mod calls;
 mod digest;
+mod learned;
 mod ledger;
 mod questions;
+mod repeats;
 mod transcript;
 
 use std::collections::BTreeMap;
@@ -17,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use calls::{CallProgress, CallState, Intent};
 pub use digest::Digest;
-pub use ledger::{Ledger, Meter, Worst};
+pub use ledger::{Ledger, Meter, Shortfall, Worst};
 pub use transcript::{Transcript, grace_words};
 
 use crate::delegation::{Delegation, Outcome, Status, Waiting, Which};
@@ -28,6 +30,8 @@ use crate::message::{Reply, Stop, ToolOutput};
 use crate::money::{Amount, Spent};
 use crate::permission::Rule;
 use calls::Calls;
+use learned::Learned;
+use repeats::Repeats;
 
 /// How often a turn is asked again after faults that may pass.
 pub const MAX_ATTEMPTS: u32 = 6;
@@ -76,6 +80,8 @@ pub struct OpenCall {
     pub purpose: Purpose,
     /// What is set aside for it.
     pub reserved: Amount,
+    /// The input tokens in `reserved`.
+    pub input: u64,
 }
 
 /// The round that is running, or ran last.
@@ -159,12 +165,17 @@ pub struct State {
     counted: u32,
     told_to_finish: bool,
     report: Report,
-    overrun: bool,
+    /// How many wrap-up calls or reports in a row reached their output limit before any text.
+    cuts: u32,
+    /// Whether a turn of this round was answered.
+    has_worked: bool,
+    learned: Learned,
+    repeats: Repeats,
     /// How many of the loans a call waits for.
     awaited: usize,
     /// The bytes of the longest result when a child was first started in the background.
     background_after: Option<usize>,
-    /// Words of the runtime in this round.
+    /// How often the runtime asked for a better result in this round.
     reminders: u32,
     /// The bytes of the longest result that a child brought.
     longest_result: usize,
@@ -199,7 +210,10 @@ impl State {
             counted: 0,
             told_to_finish: false,
             report: Report::NotOwed,
-            overrun: false,
+            cuts: 0,
+            has_worked: false,
+            learned: Learned::default(),
+            repeats: Repeats::default(),
             awaited: 0,
             background_after: None,
             reminders: 0,
@@ -232,15 +246,19 @@ impl State {
             }
             Event::Resumed { .. } | Event::Said { .. } => {}
             Event::Heard { from, text } => {
-                self.reminders += u32::from(*from == Speaker::Runtime);
+                if *from == Speaker::Runtime {
+                    self.reminders += u32::from(self.is_answered());
+                    self.repeats.noted();
+                }
                 self.transcript.heard(from, text);
             }
-            Event::Called { turn, attempt, purpose, reserved, .. } => {
+            Event::Called { turn, attempt, purpose, reserved, input, .. } => {
                 self.called(OpenCall {
                     turn: *turn,
                     attempt: *attempt,
                     purpose: *purpose,
                     reserved: *reserved,
+                    input: *input,
                 });
             }
             Event::Replied { turn, reply, spent } => self.replied(*turn, reply, *spent),
@@ -267,7 +285,7 @@ impl State {
             }
             Event::Asked { call, .. } => self.calls.asked(*call),
             Event::Answered { call, answer, .. } => self.answered(*call, answer),
-            Event::LimitReached { which } => {
+            Event::LimitReached { which, .. } => {
                 self.limit.get_or_insert(*which);
             }
             Event::Compacted { summary, keep_from } => {
@@ -378,7 +396,9 @@ impl State {
         self.overflows = 0;
         self.given_up = 0;
         self.told_to_finish = false;
-        self.overrun = false;
+        self.cuts = 0;
+        self.has_worked = false;
+        self.repeats = Repeats::default();
     }
 
     fn called(&mut self, call: OpenCall) {
@@ -419,48 +439,65 @@ impl State {
     }
 
     fn replied(&mut self, turn: u32, reply: &Reply, spent: Spent) {
-        let reserved = self.open.take().map(|call| call.reserved).unwrap_or_default();
-        self.overrun |= self.ledger.settle(reserved, spent);
+        let is_compaction = self.last_purpose == Some(Purpose::Compaction);
+        self.settle(spent, !is_compaction);
         self.fault = None;
         self.attempts = 0;
         self.faults = 0;
+        self.cuts = 0;
         self.turn = self.turn.max(turn);
-        if self.last_purpose == Some(Purpose::Compaction) {
-            return self.summarised(turn, spent);
+        if is_compaction {
+            return self.summarised(turn);
         }
         self.overflows = 0;
+        self.has_worked |= self.last_purpose == Some(Purpose::Turn);
         // The last word has no tools: calls in it are not run, and the request builder answers them.
         let is_last_word = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
         // Who is cut off by a refusal has not said what it wants called.
         let is_refused = reply.stop == Stop::Refusal;
-        let runs = !is_last_word && !is_refused && !self.overrun && !self.is_single();
+        let runs = !is_last_word && !is_refused && self.overrun().is_none() && !self.is_single();
         if self.last_purpose == Some(Purpose::Summary) {
             self.report = Report::Given;
         }
         self.calls = if runs { Calls::of(turn, reply) } else { Calls::default() };
+        if self.calls.is_empty() {
+            self.repeats = Repeats::default();
+        }
         self.transcript.replied(turn, reply, spent.usage);
-        self.note_overrun(spent);
+    }
+
+    /// Books what the open call cost, and learns from it if its request was the conversation.
+    fn settle(&mut self, spent: Spent, is_conversation: bool) {
+        let open = self.open.take();
+        if let Some(open) = open.as_ref().filter(|_| is_conversation && spent.estimated == 0) {
+            self.learned.observe(open, self.transcript.counted(), spent.usage);
+        }
+        let reserved = open.map(|call| call.reserved).unwrap_or_default();
+        self.ledger.settle(reserved, spent);
+        // Its own calls stop here; what a child used too much, a loan that is still out may cover.
+        self.limit = self.limit.or(self.overrun());
+    }
+
+    /// The limit that usage went beyond.
+    fn overrun(&self) -> Option<Which> {
+        match self.ledger.overrun() {
+            Amount { tokens: 1.., .. } => Some(Which::Tokens),
+            Amount { usd: 1.., .. } => Some(Which::Usd),
+            Amount { agents: 1.., .. } => Some(Which::Agents),
+            Amount { tokens: 0, usd: 0, agents: 0 } => None,
+        }
     }
 
     /// A summary is no part of the conversation. Where it was made for a turn that did not fit, that turn begins anew.
-    fn summarised(&mut self, turn: u32, spent: Spent) {
+    fn summarised(&mut self, turn: u32) {
         if self.counted == turn {
             self.turns_in_round = self.turns_in_round.saturating_sub(1);
         }
         self.transcript.give_up(turn);
-        self.note_overrun(spent);
-    }
-
-    fn note_overrun(&mut self, spent: Spent) {
-        if self.overrun {
-            self.limit.get_or_insert(if spent.overrun.tokens > 0 { Which::Tokens } else { Which::Usd });
-        }
     }
 
     fn call_failed(&mut self, cause: &CallFault, spent: Spent) {
-        let reserved = self.open.take().map(|call| call.reserved).unwrap_or_default();
-        self.overrun |= self.ledger.settle(reserved, spent);
-        self.note_overrun(spent);
+        self.settle(spent, false);
         self.transcript.closed();
         match cause {
             // A crash says nothing about the model. A last word that it cut off may still be said.
@@ -487,6 +524,14 @@ impl State {
                 self.overflows += 1;
                 self.fault = Some(cause.clone());
             }
+            // It is asked for once more, with more room; after that, the last text has to do.
+            CallFault::Cut { .. } => {
+                self.cuts += 1;
+                self.fault = None;
+                if self.cuts > 1 {
+                    self.give_up_report();
+                }
+            }
             CallFault::GivenUp { .. } => {
                 self.given_up += 1;
                 self.faults = 0;
@@ -494,6 +539,7 @@ impl State {
                 self.overflows = self.overflows.min(1);
                 // Every model counts in its own way.
                 self.transcript.forget_count();
+                self.learned = Learned::default();
                 if self.last_purpose == Some(Purpose::Grace) {
                     self.last_purpose = Some(Purpose::Turn);
                 }
@@ -549,6 +595,9 @@ impl State {
         let Some(lent) = self.calls.ended(call) else { return };
         self.ledger.give_back(lent, spent);
         self.transcript.answered(call, output);
+        if self.calls.all_answered() {
+            self.repeats.turn_ended(self.transcript.last_exchange());
+        }
     }
 
     fn returned(&mut self, child: &SessionId, spent: Spent) {
@@ -560,11 +609,13 @@ impl State {
         }
     }
 
-    /// Whether a limit leaves the session its last word: one reply, unless an overrun has used up what pays for it.
+    /// Whether a limit leaves the session its wrap-up call: one reply, if there is work to report, unless an overrun
+    /// has used up what pays for it.
     fn may_say_last_word(&self) -> bool {
         let may_pass = matches!(self.fault, Some(CallFault::Transient { .. })) && self.faults < MAX_ATTEMPTS;
         let said = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
-        !self.overrun && (!said || may_pass || (self.report == Report::Asked && self.fault.is_none()))
+        let is_open = self.fault.is_none() && (self.report == Report::Asked || self.cuts == 1);
+        self.has_worked && self.overrun().is_none() && (!said || may_pass || is_open)
     }
 
     /// Whether the last word is the agent's own. A single generation has no second, whatever it wants called.
@@ -596,7 +647,8 @@ impl State {
         }
     }
 
-    /// The limit that stops this round: one that was recorded, or the turns that follow from the log.
+    /// The limit that stops this round: one that was recorded, usage beyond the grant, or the turns that follow from
+    /// the log.
     pub fn limit_due(&self) -> Option<Which> {
         let turns = self.round.as_ref().map_or(0, |round| round.grant.turns);
         // A turn that was begun and not answered may be asked again: it is counted already.
@@ -607,7 +659,7 @@ impl State {
             Report::Given => self.transcript.unheard() > 0,
         };
         let exhausted = in_task_phase && self.turns_in_round >= turns && !begun && !self.is_answered();
-        self.limit.or(exhausted.then_some(Which::Turns))
+        self.limit.or(self.overrun()).or(exhausted.then_some(Which::Turns))
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Node {
     pub max_turns: u32,
     /// What it used up by itself, without its children.
     pub own: Spent,
+    /// What had to be free for the next model call, if a budget did not cover it.
+    pub needed: Amount,
     /// Tool calls that were answered.
     pub tool_calls: u64,
     /// Tool calls that failed.
@@ -213,6 +215,7 @@ impl Tree {
                     node.task = delegation.task.to_string();
                 }
                 node.doing = Doing::Thinking;
+                node.needed = Amount::default();
             }
             Event::Delegated { child, delegation, .. } => {
                 let depth = self.nodes.get(&record.session).map_or(0, |node| node.depth).saturating_add(1);
@@ -263,6 +266,7 @@ impl Tree {
             doing: Doing::Waiting,
             turns: 0,
             own: Spent::default(),
+            needed: Amount::default(),
             tool_calls: 0,
             tool_errors: 0,
             started_at: at,
@@ -324,9 +328,9 @@ impl Node {
             | Event::Asked { .. }
             | Event::Answered { .. }
             | Event::Said { .. }
-            | Event::LimitReached { .. }
             | Event::Compacted { .. }
             | Event::CancelAsked { .. } => {}
+            Event::LimitReached { needed, .. } => self.needed = *needed,
         }
     }
 }

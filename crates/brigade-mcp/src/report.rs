@@ -39,7 +39,8 @@ pub(crate) fn without_result(outcome: &Outcome, lent: Lent) -> String {
     let word = outcome.status.word();
     let cause = match &outcome.status {
         Status::Incomplete { limit } => {
-            format!("the limit of {limit} was reached before there was a result; {}", more(*limit, lent))
+            let limit_name = limit.phrase();
+            format!("stopped at the {limit_name} before there was a result; {}", more(*limit, lent))
         }
         Status::Failed { cause } | Status::Lost { cause } => text::line(cause, 500),
         Status::Cancelled { by } => format!("stopped by {}", text::line(by, 64)),
@@ -59,6 +60,7 @@ fn more(limit: Which, lent: Lent) -> String {
         Which::Usd => "--budget-usd N",
         Which::Time => "--timeout TIME",
         Which::Agents => "--max-agents N",
+        Which::Loop => "--set limits.loop_limit=N",
     };
     match lent {
         Lent::Here => format!("start brigade mcp with a higher one: {flag}"),

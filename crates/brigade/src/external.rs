@@ -125,16 +125,7 @@ impl Terms {
             true => (doubt.plus(unsaid), Amount::default()),
             false => (doubt, left),
         };
-        Spent {
-            usage,
-            usd,
-            agents,
-            overrun: used.minus(reserved),
-            in_doubt,
-            held,
-            reported,
-            ..Spent::default()
-        }
+        Spent { usage, usd, agents, in_doubt, held, reported, ..Spent::default() }
     }
 
     /// What is set aside for a call: all that is left of the loan, since nobody knows what the agent will use.

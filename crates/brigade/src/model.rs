@@ -79,6 +79,8 @@ pub enum Chunk {
     Arguments(String),
     /// A block that the provider wants back unchanged.
     Opaque(String),
+    /// Tokens of the usage that are an estimate, because the provider reported none or implausibly few.
+    Estimated(u64),
     /// Tokens so far; the last one counts.
     Usage(Usage),
     /// What an external agent says that it used up; the last one counts.
@@ -286,6 +288,7 @@ pub struct Ingest {
     calls: Vec<(String, String, Option<String>)>,
     opaque: Vec<Text>,
     usage: Usage,
+    estimated: u64,
     reported: Reported,
     stop: Option<Stop>,
 }
@@ -310,6 +313,7 @@ impl Ingest {
             },
             Chunk::Opaque(block) => self.opaque.push(block.into()),
             Chunk::Usage(usage) => self.usage = usage,
+            Chunk::Estimated(tokens) => self.estimated = tokens,
             Chunk::Reported(reported) => self.reported = reported,
             Chunk::Queued | Chunk::Sent | Chunk::Waiting(_) => {}
             Chunk::Done(stop) => self.stop = Some(stop),
@@ -320,6 +324,11 @@ impl Ingest {
     /// What an external agent says that it used up.
     pub fn reported(&self) -> Reported {
         self.reported
+    }
+
+    /// Tokens of the usage that are an estimate.
+    pub fn estimated(&self) -> u64 {
+        self.estimated
     }
 
     /// Whether the terminal event has come.

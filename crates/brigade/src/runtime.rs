@@ -474,6 +474,9 @@ impl Runtime {
         let own_time = kit.agent.timeout.map(Duration::from_millis);
         let own_turns = kit.agent.max_turns;
         let mut budget = more.budget.unwrap_or(settings.budget);
+        if let Some(own) = kit.agent.budget {
+            budget = budget.min(own);
+        }
         let (timeout, turns) = match &kit.terms {
             None => (more.timeout.or(own_time), more.turns.or(own_turns)),
             Some(terms) => {

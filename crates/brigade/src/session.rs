@@ -302,14 +302,9 @@ impl Driver {
             Some(Stop::Refusal) => warnings.push("the model refused in its last reply".to_owned()),
             Some(Stop::End | Stop::Calls) | None => {}
         }
-        // A person is told; what a caller reads of its child is fixed by the face.
-        let is_root = self.state.round().is_some_and(|round| round.parent.is_none());
-        let over = self.state.ledger().spent().overrun;
-        if is_root && over != Amount::default() {
-            warnings.push(format!(
-                "models used {} tokens more than were set aside for their calls, and were stopped there",
-                over.tokens
-            ));
+        // The user is told; what a caller reads of its child is fixed by the face.
+        if self.state.round().is_some_and(|round| round.parent.is_none()) {
+            warnings.extend(usage_warnings(&self.state.ledger().spent()));
         }
         Outcome { warnings, ..outcome }
     }
@@ -555,6 +550,24 @@ impl Driver {
         }
         Ok(())
     }
+}
+
+/// Warnings about usage that was not as expected, in a whole tree.
+fn usage_warnings(spent: &Spent) -> impl Iterator<Item = String> {
+    let uncovered = match spent.overrun.tokens {
+        0 => String::new(),
+        tokens => format!("; the budget does not cover {tokens} of them"),
+    };
+    let excess = (spent.excess > 0).then(|| {
+        format!("models used {} tokens more than was reserved for their calls{uncovered}", spent.excess)
+    });
+    let estimated = (spent.estimated > 0).then(|| {
+        format!(
+            "a provider reported implausibly low usage or none; {} tokens of the total are an estimate",
+            spent.estimated
+        )
+    });
+    excess.into_iter().chain(estimated)
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -77,8 +77,12 @@ pub struct Limits {
     pub concurrency: usize,
     /// The longest result of a child that its parent reads whole.
     pub result_bytes: usize,
-    /// Output tokens of one reply.
+    /// Output tokens of one reply, at most; the model's own maximum if that is smaller.
     pub max_tokens: u64,
+    /// After how many turns with the same calls and results an agent is told that it repeats itself; 0 for never.
+    pub loop_warning: u32,
+    /// After how many such turns it is stopped; 0 for never.
+    pub loop_limit: u32,
     /// How long a model may stay silent.
     pub model_silence: Duration,
     /// The pause after the first fault of a model; it doubles with each that follows, up to 8 seconds.
@@ -95,7 +99,9 @@ impl Default for Limits {
             max_depth: 10,
             concurrency: 64,
             result_bytes: 16_384,
-            max_tokens: 4096,
+            max_tokens: 32_000,
+            loop_warning: 3,
+            loop_limit: 6,
             model_silence: Duration::from_secs(300),
             retry_pause: Duration::from_millis(250),
         }

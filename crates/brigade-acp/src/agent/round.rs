@@ -196,7 +196,7 @@ async fn wanted(stop: &mut watch::Receiver<bool>) {
 pub(super) fn limit_reason(limit: Which) -> acp::StopReason {
     match limit {
         Which::Tokens | Which::Usd => acp::StopReason::MaxTokens,
-        Which::Turns | Which::Time | Which::Agents => acp::StopReason::MaxTurnRequests,
+        Which::Turns | Which::Time | Which::Agents | Which::Loop => acp::StopReason::MaxTurnRequests,
     }
 }
 

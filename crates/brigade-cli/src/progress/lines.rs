@@ -86,7 +86,7 @@ impl Lines {
                 cause: cause @ (CallFault::Transient { .. } | CallFault::Fatal { .. }),
                 ..
             } => Some(format!("{label}: the model failed: {}", safe::line(&cause.to_string()))),
-            Event::LimitReached { which } => Some(format!("{label}: the limit of {which} is reached")),
+            Event::LimitReached { which, .. } => Some(format!("{label}: reached the {}", which.phrase())),
             Event::CancelAsked { by } if record.session == view.root => {
                 Some(format!("{label}: asked to stop by {}", safe::line(by)))
             }

@@ -141,7 +141,7 @@ impl<'a> Story<'a> {
             Event::Compacted { summary, keep_from } => {
                 self.items.push(Item::Compacted { keep_from: *keep_from, summary: summary.as_str() });
             }
-            Event::LimitReached { which } => self.trouble(format!("the limit of {which} is reached")),
+            Event::LimitReached { which, .. } => self.trouble(format!("reached the {}", which.phrase())),
             Event::CancelAsked { by } => self.trouble(format!("asked to stop by {by}")),
             Event::Ended { outcome, spent } => {
                 let text = outcome.text.as_str();

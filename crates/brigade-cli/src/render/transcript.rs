@@ -285,7 +285,7 @@ mod tests {
 
     fn called(purpose: Purpose) -> Event {
         let reserved = brigade_core::Amount::default();
-        Event::Called { turn: 1, attempt: 1, purpose, reserved, request: Hash::of(b"") }
+        Event::Called { turn: 1, attempt: 1, purpose, reserved, input: 0, request: Hash::of(b"") }
     }
 
     fn replied(turn: u32, text: &str, calls: &[(&str, &str)]) -> Event {
@@ -334,7 +334,7 @@ mod tests {
                 called(Purpose::Compaction),
                 replied(2, "all of it, short", &[]),
                 Event::Compacted { summary: "all of it, short".into(), keep_from: 1 },
-                Event::LimitReached { which: brigade_core::delegation::Which::Turns },
+                Event::limit_reached(brigade_core::delegation::Which::Turns),
                 called(Purpose::Grace),
                 replied(3, "So far.", &[]),
                 Event::CancelAsked { by: "bob".to_owned() },
@@ -377,7 +377,7 @@ mod tests {
         turns before 1 became a summary
           │ all of it, short
 
-        the limit of turns is reached
+        reached the turn limit
 
         turn 3  last word; 0 tokens in, 0 out, $0.0000
           So far.

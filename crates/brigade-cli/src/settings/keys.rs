@@ -41,7 +41,7 @@ pub(super) enum Kind {
     Number,
     /// A whole number that fits into 32 bits and is not 0.
     Positive,
-    /// A whole number, or `unlimited`.
+    /// A whole number such as `500000` or `500k`, or `unlimited`.
     Count,
     /// Dollars, or `unlimited`.
     Dollars,
@@ -137,8 +137,8 @@ fn check_value(value: &Value, kind: &Kind, path: &[&str]) -> Result<(), String> 
             Ok(())
         }
         Positive => wrong("a whole number from 1 to 4294967295"),
-        Count if value.as_integer().is_some_and(|number| number >= 0) || is_unlimited(value) => Ok(()),
-        Count => wrong("a whole number or \"unlimited\""),
+        Count if count(value).is_ok() || is_unlimited(value) => Ok(()),
+        Count => wrong("a whole number such as 500000 or \"500k\", or \"unlimited\""),
         Dollars if is_unlimited(value) || dollars(value).is_ok() => Ok(()),
         Dollars => wrong("dollars such as 2.50, or \"unlimited\""),
         Price if price(value).is_some() => Ok(()),
@@ -192,6 +192,17 @@ fn dotted(path: &[&str]) -> String {
 
 fn is_unlimited(value: &Value) -> bool {
     value.as_str() == Some(UNLIMITED)
+}
+
+/// A number of things.
+pub(super) fn count(value: &Value) -> Result<u64, String> {
+    match value {
+        Value::String(text) => units::count(text),
+        Value::Integer(number) => {
+            u64::try_from(*number).map_err(|_| format!("`{number}` is not a whole number"))
+        }
+        other => Err(format!("`{other}` is not a whole number")),
+    }
 }
 
 /// Dollars as nano-dollars. A float is read as the decimal that was written, which is its shortest form.

@@ -67,12 +67,7 @@ fn show_tells_what_is_in_force() {
         "api_key: sk-secret-key\ntools: Read, Teleport\nmodel: local/big\nmax_turns: 4\nnovel: key",
     );
     let done = home.brigade(&["agents", "show", "coder"]);
-    done.exits(0)
-        .prints("local/big")
-        .prints("read_file")
-        .prints("You are coder.")
-        .prints("Teleport")
-        .prints("0.7");
+    done.exits(0).prints("local/big").prints("read_file").prints("You are coder.").prints("Teleport");
     done.prints("set in the file").prints("ignored    novel (line 8): no such key");
     let shown = home.brigade(&["agents", "show", "coder", "--output-format", "json"]);
     let json = shown.exits(0).json();

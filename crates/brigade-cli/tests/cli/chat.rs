@@ -124,7 +124,7 @@ fn the_end_of_the_last_round_is_the_exit_code() {
     let home = Home::new();
     let model = home.script("[[reply]]\npurpose = 'grace'\ntext = 'as far as I came'\n[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n[[reply]]\ntext = 'done'");
     let cut = chat(&home, &["--model", &model, "--max-turns", "1"], "go\n");
-    cut.exits(3).prints("as far as I came").says("the limit of turns was reached");
+    cut.exits(3).prints("as far as I came").says("stopped at the turn limit");
     let on = chat(&home, &["-c", "--max-turns", "1"], "go on\n");
     assert_eq!(on.exits(0).stdout, "done\n", "each round has limits of its own");
     let failed = home.script("[[reply]]\nfault = 'refused'");

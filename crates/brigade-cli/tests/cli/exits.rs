@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::Home;
+use crate::support::{Done, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 const ENDLESS: &str = "[[reply]]\npurpose = 'grace'\ntext = 'this far'\n\
-                       [[reply]]\ntext = 'on'\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }";
+                       [[reply]]\ntext = 'on'\n[[reply.call]]\ntool = 'echo'\narguments = { text = '{turn}' }";
 
 #[test]
 fn done_is_0_and_prints_only_the_result() {
@@ -42,7 +42,7 @@ fn failed_is_1_and_says_why() {
 fn incomplete_is_3_with_the_partial_result_and_the_flag_that_helps() {
     let home = Home::new();
     let done = home.run(ENDLESS, &["--max-turns", "3"]);
-    done.exits(3).prints("this far").says("the limit of turns").says("--max-turns 6");
+    done.exits(3).prints("this far").says("Stopped at the turn limit of 3.").says("--max-turns 6");
     let id = done.stderr.split_whitespace().find(|word| word.len() == 26).unwrap().to_owned();
     home.brigade(&["resume", &id, "--max-turns", "4"]).exits(3).says("--max-turns 8");
     home.run(ENDLESS, &["--budget-tokens", "20000", "--max-turns", "5000"])
@@ -52,7 +52,57 @@ fn incomplete_is_3_with_the_partial_result_and_the_flag_that_helps() {
     home.run(&priced, &["--budget-usd", "1.5", "--max-turns", "5000"]).exits(3).says("--budget-usd 3");
     home.run("[[reply]]\npurpose = 'grace'\ntext='late'\n[[reply]]\nfault = 'hang'", &["--timeout", "300ms"])
         .exits(3)
+        .says("Stopped at the time limit of 300ms.")
         .says("--timeout 10s");
+}
+
+/// Runs the command that a stopped run printed.
+fn continue_as_told(home: &Home, stopped: &Done) -> Done {
+    let line = stopped.stderr.lines().find(|line| line.starts_with("To continue")).unwrap();
+    let words: Vec<&str> = line.split_once("brigade ").unwrap().1.split_whitespace().collect();
+    home.brigade(&words)
+}
+
+#[test]
+fn a_stopped_run_says_what_was_used_and_its_command_continues() {
+    let home = Home::new();
+    let priced = "[price]\ninput = 10.0\noutput = 20.0\n\
+                  [[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
+                  [[reply]]\ntext = 'finished'\n";
+    for (limit, reason) in [
+        (
+            ["--budget-tokens", "5k"],
+            "Stopped at the token limit of 5000 tokens: 0 used; the next call could use up to ",
+        ),
+        (
+            ["--budget-usd", "$0.02"],
+            "Stopped at the cost limit of $0.02: $0.00 spent; the next call could cost up to $0.0",
+        ),
+        (["--max-turns", "1"], "Stopped at the turn limit of 1."),
+    ] {
+        let stopped = home.run(priced, &limit);
+        stopped.exits(3).says(reason);
+        let done = continue_as_told(&home, &stopped);
+        assert_eq!(done.exits(0).stdout, "finished\n", "{limit:?}");
+    }
+    let report = home.report(priced, &["--budget-tokens", "5000"]);
+    assert_eq!(
+        (&report["turns"], &report["cost_usd"], &report["result"]),
+        (&0.into(), &0.0.into(), &"".into())
+    );
+}
+
+#[test]
+fn an_agent_that_repeats_itself_stops() {
+    let home = Home::new();
+    let script = "[[reply]]\npurpose = 'grace'\ntext = 'stuck'\n[[reply]]\n[[reply.call]]\ntool = 'echo'\n\
+                  arguments = { text = 'x' }\n";
+    let stopped = home.run(script, &["--set", "limits.loop_limit=4"]);
+    stopped.exits(3).prints("stuck").says("made the same calls with the same results").says("To continue: ");
+    home.run(script, &["--set", "limits.loop_limit=0", "--max-turns", "12"])
+        .exits(3)
+        .says("turn limit of 12");
+    assert_eq!(home.report(script, &[])["limit"], "loop");
 }
 
 #[test]

@@ -283,12 +283,12 @@ fn a_limit_that_leaves_no_result_is_named_with_what_raises_it() {
     let result = spoken.answer(id)["result"].clone();
     let words = result["content"][0]["text"].as_str().unwrap();
     assert_eq!(result["isError"], true);
-    assert!(words.contains("limit of tokens") && words.contains("--budget-tokens"), "{words}");
+    assert!(words.contains("token limit") && words.contains("--budget-tokens"), "{words}");
     assert!(!words.contains("caller"), "{words}");
     let session = &result["_meta"]["brigade/session"];
     let id = spoken.call("read_result", json!({ "session_id": session }));
     let again = spoken.answer(id)["result"]["content"][0]["text"].as_str().unwrap().to_owned();
-    assert!(again.contains("limit of tokens"), "{again}");
+    assert!(again.contains("token limit"), "{again}");
 }
 
 #[test]

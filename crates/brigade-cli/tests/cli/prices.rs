@@ -9,7 +9,7 @@ use crate::support::{Done, Home};
 
 const KEY: &str = "sk-planted-fedcba9876543210";
 const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n\
-    data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
+    data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2000,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
 const TWO: &str = r#"{"data":[{"id":"small","context_length":8192},{"id":"large"}]}"#;
 
 /// A server that always gives the same answer, and what it was asked.
@@ -236,7 +236,7 @@ fn a_price_of_the_configuration_is_what_a_run_costs() {
     let home = with_server(&server.url, price);
     let run = ["run", "the task", "--budget-usd", "1", "--output-format", "json"];
     let report = home.brigade(&run).exits(0).json();
-    assert_eq!(report["cost_usd"], 0.00006, "{report}");
+    assert_eq!(report["cost_usd"], 0.00603, "{report}");
     assert!(server.asked()[0].contains("\"max_tokens\":321"), "{}", server.asked()[0]);
     let free = with_server(&server.url, "").brigade(&run).exits(0).json();
     assert_eq!(free["cost_usd"], 0.0);

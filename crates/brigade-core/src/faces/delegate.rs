@@ -8,8 +8,9 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::{failure, names, shown, so_far};
 use crate::agent::{Agent, Place};
+use crate::amount;
 use crate::delegation::{Delegation, Face, Outcome, Status};
-use crate::grant::{Authority, Wish};
+use crate::grant::{Authority, Budget, Wish};
 use crate::json;
 use crate::message::{Category, ToolOutput, ToolSpec};
 use crate::text::Text;
@@ -69,6 +70,12 @@ pub struct SwarmRole {
     pub model: Option<String>,
     /// The external agent that plays this role.
     pub acp: Option<String>,
+    /// Tokens that the role may use up, its children included.
+    #[serde(deserialize_with = "amount::deserialize_tokens")]
+    pub tokens: Option<u64>,
+    /// Nano-dollars that it may use up; dollars in the config.
+    #[serde(deserialize_with = "amount::deserialize_dollars", skip_serializing)]
+    pub usd: Option<u64>,
 }
 
 impl Default for SwarmConfig {
@@ -215,12 +222,13 @@ impl SwarmConfig {
         let preset = self.preset(role);
         let prompt = preset.map(|preset| preset.system_prompt.clone()).filter(|prompt| !prompt.is_empty());
         let (id, name) = (fold(role), role.to_owned());
+        let budget = preset.and_then(|preset| Budget::of(preset.tokens, preset.usd));
         if let Some(external) = preset.and_then(|preset| preset.acp.clone()) {
             let (prompt, place) = (prompt.unwrap_or_default(), Place::Acp(external));
-            return Agent { id, name, prompt, place, ..Agent::default() };
+            return Agent { id, name, prompt, place, budget, ..Agent::default() };
         }
         let prompt = prompt.unwrap_or_else(|| self.adhoc(role));
-        Agent { id, name, prompt, model: self.model_of(preset), ..Agent::default() }
+        Agent { id, name, prompt, model: self.model_of(preset), budget, ..Agent::default() }
     }
 
     fn model_of(&self, preset: Option<&SwarmRole>) -> Option<String> {

@@ -21,8 +21,16 @@ impl State {
             Event::Replied { turn, .. } => {
                 running && self.open.as_ref().is_some_and(|open| open.turn == *turn)
             }
-            Event::CallFailed { turn, attempt, cause, .. } => {
-                let nothing_was_sent = *cause == CallFault::Unaffordable && self.open.is_none();
+            Event::CallFailed { turn, attempt, cause, spent } => {
+                // A request that was not sent has cost nothing: too dear, or too long for the window.
+                let is_unsent = match cause {
+                    CallFault::Unaffordable => true,
+                    CallFault::Overflow { .. } | CallFault::GivenUp { .. } => {
+                        spent.is_nothing() && (*turn, *attempt) == self.upcoming()
+                    }
+                    _ => false,
+                };
+                let nothing_was_sent = is_unsent && self.open.is_none() && self.calls.all_answered();
                 let answers_open =
                     self.open.as_ref().is_some_and(|open| open.turn == *turn && open.attempt == *attempt);
                 running && (nothing_was_sent || answers_open)

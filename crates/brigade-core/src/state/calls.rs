@@ -106,6 +106,10 @@ impl Calls {
         calls
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     pub(super) fn all_answered(&self) -> bool {
         self.answered == self.list.len()
     }

@@ -3,12 +3,13 @@
 use crate::delegation::Which;
 use crate::grant::{Budget, Limit};
 use crate::money::{Amount, Price, Spent};
-use crate::state::Purpose;
 
-/// The output that the grace call asks for, at most.
-pub(super) const GRACE_OUTPUT: u64 = 1024;
+/// Output tokens that a session always keeps free for its wrap-up call.
+const KEPT_OUTPUT: u64 = 1024;
+/// Output tokens that a wrap-up call or a report asks for, if they are free.
+pub(super) const WRAP_UP_OUTPUT: u64 = 4096;
 /// The least output that makes a turn worth its input.
-pub(super) const LEAST_OUTPUT: u64 = 64;
+const LEAST_OUTPUT: u64 = 64;
 /// The output that is asked for even where the window seems to be full: how full it is, is an estimate.
 const LEAST_FITTING: u64 = 1024;
 
@@ -25,13 +26,43 @@ pub struct Meter {
     pub window: Option<u64>,
 }
 
-/// The most that a call can cost.
+/// The most that a call is expected to cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Worst {
     /// What has to be set aside.
     pub amount: Amount,
+    /// The input tokens in it.
+    pub input: u64,
     /// The output that it may ask for, clamped to what is left.
     pub max_output: u64,
+}
+
+/// A budget that does not cover the next call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortfall {
+    /// The limit that is in the way.
+    pub which: Which,
+    /// What had to be free for the call and for the session's own reserve.
+    pub needed: Amount,
+}
+
+/// How large a request is expected to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Estimate {
+    /// Input tokens at most.
+    pub(super) input: u64,
+    /// Input tokens most likely.
+    pub(super) likely_input: u64,
+    /// Output tokens above the requested maximum, as the session has seen them.
+    pub(super) output_extra: u64,
+}
+
+/// The output that a call asks for.
+#[derive(Debug, Clone, Copy)]
+struct Output {
+    wanted: u64,
+    least: u64,
+    extra: u64,
 }
 
 /// The books of one round.
@@ -57,7 +88,12 @@ impl Ledger {
 
     /// What is gone, children that returned included.
     pub fn spent(&self) -> Spent {
-        self.spent
+        Spent { overrun: self.overrun(), ..self.spent }
+    }
+
+    /// Usage that the grant does not cover. A loan that comes back may still cover it.
+    pub fn overrun(&self) -> Amount {
+        self.granted.exceeded_by(self.used())
     }
 
     /// What is set aside for the open call.
@@ -70,14 +106,18 @@ impl Ledger {
         self.lent
     }
 
-    /// spent + reserved + held + lent.
+    /// spent + reserved + held + lent, without the overrun.
     pub fn committed(&self) -> Amount {
+        self.used().minus(self.overrun())
+    }
+
+    fn used(&self) -> Amount {
         self.spent.amount().plus(self.reserved).plus(self.held).plus(self.lent)
     }
 
     /// What the round has used up if it ends now: nobody knows what became of what is still held.
     pub fn spent_at_end(&self) -> Spent {
-        self.spent.plus(Spent::doubtful(self.held))
+        self.spent().plus(Spent::doubtful(self.held))
     }
 
     /// Whether `amount` can be committed on top.
@@ -101,25 +141,37 @@ impl Ledger {
     }
 
     pub(super) fn close(&mut self) {
-        self.spent = self.spent_at_end();
+        self.spent = self.spent.plus(Spent::doubtful(self.held));
         self.held = Amount::default();
     }
 
-    /// Books what a call cost and frees its reserve. Says whether it cost more than was reserved.
-    pub(super) fn settle(&mut self, reserved: Amount, spent: Spent) -> bool {
+    /// Books what a call cost and frees its reserve.
+    pub(super) fn settle(&mut self, reserved: Amount, spent: Spent) {
         self.reserved = self.reserved.minus(reserved);
         self.held = spent.held;
-        self.spent = self.spent.plus(spent);
-        spent.overrun != Amount::default()
+        self.book(spent);
+    }
+
+    /// Books usage, whatever part of it the grant covers. The overrun that a fact names is the view of whoever wrote
+    /// it; the books of this round decide.
+    fn book(&mut self, spent: Spent) {
+        self.spent = self.spent.plus(Spent { overrun: Amount::default(), ..spent });
+    }
+
+    /// The part of `spent` that the grant will not cover when it takes the place of `set_aside`.
+    pub fn uncovered(&self, set_aside: Amount, spent: &Spent) -> Amount {
+        let used = self.used().minus(set_aside).plus(spent.amount()).plus(spent.held);
+        self.granted.exceeded_by(used).minus(self.overrun())
     }
 
     pub(super) fn lend(&mut self, amount: Amount) {
         self.lent = self.lent.plus(amount);
     }
 
+    /// Takes a loan back and books what was used.
     pub(super) fn give_back(&mut self, loan: Amount, spent: Spent) {
         self.lent = self.lent.minus(loan);
-        self.spent = self.spent.plus(spent);
+        self.book(spent);
     }
 
     /// What is neither spent nor reserved nor lent.
@@ -127,69 +179,90 @@ impl Ledger {
         self.granted.less(self.committed())
     }
 
-    pub(super) fn lendable(&self, meter: &Meter, input: u64) -> Budget {
-        self.free().less(own_reserve(meter, input))
+    pub(super) fn lendable(&self, meter: &Meter, request: &Estimate) -> Budget {
+        self.free().less(own_reserve(meter, request.input, request.output_extra))
     }
 
-    /// `input` is the most that the request can have, `size` what it is likely to have.
-    pub(super) fn worst_case(
+    /// The most that a turn costs. It leaves the session's own reserve untouched.
+    pub(super) fn worst_turn(&self, meter: &Meter, request: &Estimate) -> Result<Worst, Shortfall> {
+        // What does not fit into the window is not paid for either.
+        let fitting = meter.window.map_or(u64::MAX, |window| window.saturating_sub(request.likely_input));
+        let wanted = meter.max_output.min(fitting.max(LEAST_FITTING));
+        self.worst_besides_reserve(meter, request, request.input, wanted)
+    }
+
+    /// The most that a wrap-up call or a report costs. The session's own reserve pays: even one word is better than
+    /// none. `room` is the output that is asked for, if it is free.
+    pub(super) fn worst_wrap_up(
         &self,
         meter: &Meter,
-        input: u64,
-        size: u64,
-        purpose: Purpose,
-    ) -> Result<Worst, Which> {
-        match purpose {
-            Purpose::Turn | Purpose::Compaction => {
-                let least = LEAST_OUTPUT.min(meter.max_output);
-                // What does not fit into the window is not paid for either.
-                let fitting = meter.window.map_or(u64::MAX, |window| window.saturating_sub(size));
-                let wanted = meter.max_output.min(fitting.max(LEAST_FITTING));
-                worst(meter, self.lendable(meter, input), input, wanted, least)
-            }
-            // The own reserve pays: even one word is better than none.
-            Purpose::Grace | Purpose::Summary => {
-                worst(meter, self.free(), input, GRACE_OUTPUT.min(meter.max_output), 1)
-            }
-        }
+        request: &Estimate,
+        room: u64,
+    ) -> Result<Worst, Shortfall> {
+        let fitting = meter.window.map_or(u64::MAX, |window| window.saturating_sub(request.likely_input));
+        let wanted = room.min(meter.max_output).min(fitting.max(LEAST_FITTING));
+        let output = Output { wanted, least: 1, extra: request.output_extra };
+        worst(meter, self.free(), request.input, output).map_err(|which| {
+            let needed = cost(meter, request.input, output.least.saturating_add(output.extra));
+            Shortfall { which, needed }
+        })
     }
 
     /// A summary is asked for with a request of its own, and leaves the reserve for the next usual one untouched.
-    pub(super) fn worst_summary(&self, meter: &Meter, usual: u64, input: u64) -> Result<Worst, Which> {
+    pub(super) fn worst_summary(
+        &self,
+        meter: &Meter,
+        usual: &Estimate,
+        input: u64,
+    ) -> Result<Worst, Shortfall> {
+        self.worst_besides_reserve(meter, usual, input, meter.max_output)
+    }
+
+    fn worst_besides_reserve(
+        &self,
+        meter: &Meter,
+        usual: &Estimate,
+        input: u64,
+        wanted: u64,
+    ) -> Result<Worst, Shortfall> {
         let least = LEAST_OUTPUT.min(meter.max_output);
-        worst(meter, self.lendable(meter, usual), input, meter.max_output, least)
+        let output = Output { wanted, least, extra: usual.output_extra };
+        worst(meter, self.lendable(meter, usual), input, output).map_err(|which| {
+            let call = cost(meter, input, least.saturating_add(output.extra));
+            Shortfall { which, needed: call.plus(own_reserve(meter, usual.input, usual.output_extra)) }
+        })
     }
 }
 
-fn worst(meter: &Meter, free: Budget, input: u64, wanted: u64, least: u64) -> Result<Worst, Which> {
-    let by_tokens = free.tokens.number().saturating_sub(input);
-    if by_tokens < least {
+fn worst(meter: &Meter, free: Budget, input: u64, output: Output) -> Result<Worst, Which> {
+    let by_tokens = free.tokens.number().saturating_sub(input).saturating_sub(output.extra);
+    if by_tokens < output.least {
         return Err(Which::Tokens);
     }
-    let max_output = wanted.min(by_tokens).min(affordable_output(meter, free.usd, input));
-    if max_output < least {
+    let by_usd = affordable_output(meter, free.usd, input).saturating_sub(output.extra);
+    let max_output = output.wanted.min(by_tokens).min(by_usd);
+    if max_output < output.least {
         return Err(Which::Usd);
     }
-    let usd = meter.price.worst(input, max_output);
-    Ok(Worst { amount: Amount { tokens: input.saturating_add(max_output), usd, agents: 0 }, max_output })
+    let amount = cost(meter, input, max_output.saturating_add(output.extra));
+    Ok(Worst { amount, input, max_output })
 }
 
-/// What a session keeps for its last word: one call with its whole input.
-fn own_reserve(meter: &Meter, input: u64) -> Amount {
-    let output = GRACE_OUTPUT.min(meter.max_output);
+fn cost(meter: &Meter, input: u64, output: u64) -> Amount {
     Amount { tokens: input.saturating_add(output), usd: meter.price.worst(input, output), agents: 0 }
+}
+
+/// What a session keeps for its wrap-up call: its whole input and a short reply.
+fn own_reserve(meter: &Meter, input: u64, output_extra: u64) -> Amount {
+    cost(meter, input, KEPT_OUTPUT.min(meter.max_output).saturating_add(output_extra))
 }
 
 impl Meter {
     /// The least that makes sense to lend to a child whose first request has this many bytes: its first call and
-    /// the reserve for its last word.
+    /// the reserve for its wrap-up call.
     pub fn least_loan(&self, first_request_bytes: u64) -> Amount {
         let input = self.fixed_bytes.saturating_add(first_request_bytes).div_ceil(2);
-        let reserve = own_reserve(self, input);
-        let output = LEAST_OUTPUT.min(self.max_output);
-        let first =
-            Amount { tokens: input.saturating_add(output), usd: self.price.worst(input, output), agents: 0 };
-        reserve.plus(first)
+        own_reserve(self, input, 0).plus(cost(self, input, LEAST_OUTPUT.min(self.max_output)))
     }
 }
 

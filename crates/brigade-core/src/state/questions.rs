@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::{CallState, Digest, Ledger, Loan, Meter, OpenCall, Phase, Purpose, Round, State, Worst};
+use super::ledger::{Estimate, WRAP_UP_OUTPUT};
+use super::transcript::TOKEN_BYTES;
+use super::{
+    CallState, Digest, Ledger, Loan, Meter, OpenCall, Phase, Purpose, Round, Shortfall, State, Worst,
+};
 use crate::delegation::{Outcome, Which};
 use crate::grant::Budget;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Message, Stop, ToolCall};
 use crate::permission::Rule;
 use crate::text::Text;
-
-/// About how many bytes a token has.
-const TOKEN_BYTES: u64 = 4;
 
 impl State {
     /// The limit that was recorded as reached.
@@ -42,7 +43,7 @@ impl State {
         self.longest_result
     }
 
-    /// How often the runtime had to say something in this round.
+    /// How often the runtime asked for a better result in this round.
     pub fn reminders(&self) -> u32 {
         self.reminders
     }
@@ -173,21 +174,59 @@ impl State {
     }
 
     /// The most that the next call of this purpose can cost, and the output that it may ask for.
-    pub fn worst_case(&self, meter: &Meter, purpose: Purpose) -> Result<Worst, Which> {
-        let size = self.transcript.size_estimate(meter);
-        self.ledger.worst_case(meter, self.transcript.input_estimate(meter), size, purpose)
+    pub fn worst_case(&self, meter: &Meter, purpose: Purpose) -> Result<Worst, Shortfall> {
+        let request = self.estimate(meter);
+        match purpose {
+            Purpose::Turn | Purpose::Compaction => self.ledger.worst_turn(meter, &request),
+            Purpose::Grace | Purpose::Summary => {
+                self.ledger.worst_wrap_up(meter, &request, self.wrap_up_room())
+            }
+        }
     }
 
     /// The most that a summary can cost for which a text of this many bytes is read.
-    pub fn worst_summary(&self, meter: &Meter, bytes: u64) -> Result<Worst, Which> {
-        self.ledger.worst_summary(meter, self.transcript.input_estimate(meter), bytes.div_ceil(2))
+    pub fn worst_summary(&self, meter: &Meter, bytes: u64) -> Result<Worst, Shortfall> {
+        let input = self.learned.input(0, bytes);
+        self.ledger.worst_summary(meter, &self.estimate(meter), input)
+    }
+
+    fn estimate(&self, meter: &Meter) -> Estimate {
+        Estimate {
+            input: self.transcript.input_estimate(meter, &self.learned),
+            likely_input: self.transcript.size_estimate(meter, &self.learned),
+            output_extra: self.learned.output_extra(),
+        }
+    }
+
+    /// The output that a wrap-up call or a report asks for: half a token for each byte that the caller reads, and four
+    /// times as much if that was no room for any text.
+    fn wrap_up_room(&self) -> u64 {
+        let bytes = self.round.as_ref().and_then(|round| round.delegation.report_bytes).unwrap_or_default();
+        let room = (bytes as u64 / 2).max(WRAP_UP_OUTPUT);
+        if self.cuts == 0 { room } else { room.saturating_mul(4) }
+    }
+
+    /// The least tokens that the next request has, if they are more than the model's context window holds.
+    pub fn exceeds_window(&self, meter: &Meter) -> Option<u64> {
+        let least = self.transcript.least_size(meter);
+        meter.window.is_some_and(|window| least > window).then_some(least)
+    }
+
+    /// How many turns in a row made the same calls and got the same results.
+    pub fn repeats(&self) -> u32 {
+        self.repeats.count()
+    }
+
+    /// Whether the agent was told that it repeats itself.
+    pub fn is_told_of_repeats(&self) -> bool {
+        self.repeats.is_noted()
     }
 
     /// Whether the conversation is better made shorter before the next call: it nears the window, and there is enough
     /// that a summary can stand for.
     pub fn nears_window(&self, meter: &Meter) -> bool {
         let Some(window) = meter.window else { return false };
-        let size = self.transcript.size_estimate(meter);
+        let size = self.transcript.size_estimate(meter, &self.learned);
         let room = window.saturating_sub(meter.max_output.min(window / 4));
         if size <= room / 10 * 9 || !self.transcript.can_compact() || self.limit_due().is_some() {
             return false;
@@ -198,7 +237,8 @@ impl State {
     /// The older part of the conversation as a text to be summarised, clipped to what the model can read.
     pub fn digest(&self, meter: &Meter) -> Digest {
         // Half a token for each byte, and half of the window for them.
-        let readable = meter.window.unwrap_or_else(|| self.transcript.input_estimate(meter) / 2);
+        let readable =
+            meter.window.unwrap_or_else(|| self.transcript.input_estimate(meter, &self.learned) / 2);
         let room = usize::try_from(readable >> self.overflows).unwrap_or(usize::MAX);
         self.transcript.digest(room, self.kept_bytes(meter))
     }
@@ -220,6 +260,6 @@ impl State {
 
     /// What can be lent now: all that is neither spent, reserved nor lent, without the session's own reserve.
     pub fn lendable(&self, meter: &Meter) -> Budget {
-        self.ledger.lendable(meter, self.transcript.input_estimate(meter))
+        self.ledger.lendable(meter, &self.estimate(meter))
     }
 }

@@ -7,8 +7,14 @@ use crate::event::Speaker;
 use crate::id::{CallId, Hash};
 use crate::message::{CallResult, Message, Reply, Stop, ToolCall, ToolOutput};
 use crate::money::Usage;
+use crate::state::learned::Learned;
 use crate::state::{Digest, Meter, digest};
 use crate::text::Text;
+
+/// About how many bytes a token has.
+pub(super) const TOKEN_BYTES: u64 = 4;
+/// The most bytes that a token has on average, in any longer text.
+const MOST_BYTES_PER_TOKEN: u64 = 6;
 
 #[derive(Debug, Clone)]
 pub(super) enum Entry {
@@ -34,21 +40,23 @@ impl Entry {
         match self {
             Entry::Words(text) => hash.chain("words", &[text.as_str().as_bytes()]),
             Entry::Turn { reply, outputs, .. } => {
-                let mut hash = hash.chain("reply", &[reply.text.as_str().as_bytes()]);
-                for (call, output) in reply.calls.iter().zip(outputs) {
-                    hash = hash.chain("call", &[call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
-                    hash = match output {
-                        Some(output) if output.is_error() => {
-                            hash.chain("error", &[output.text.as_str().as_bytes()])
-                        }
-                        Some(output) => hash.chain("output", &[output.text.as_str().as_bytes()]),
-                        None => hash.chain("unknown", &[]),
-                    };
-                }
-                hash
+                chained_exchange(hash.chain("reply", &[reply.text.as_str().as_bytes()]), reply, outputs)
             }
         }
     }
+}
+
+/// Adds the calls of a turn and their results to a hash.
+fn chained_exchange(mut hash: Hash, reply: &Reply, outputs: &[Option<ToolOutput>]) -> Hash {
+    for (call, output) in reply.calls.iter().zip(outputs) {
+        hash = hash.chain("call", &[call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
+        hash = match output {
+            Some(output) if output.is_error() => hash.chain("error", &[output.text.as_str().as_bytes()]),
+            Some(output) => hash.chain("output", &[output.text.as_str().as_bytes()]),
+            None => hash.chain("unknown", &[]),
+        };
+    }
+    hash
 }
 
 /// The conversation so far. Results belong to the turn that called for them, so that pairing cannot break.
@@ -178,11 +186,14 @@ impl Transcript {
         self.last_reply = Some(self.entries.len());
         self.entries.push(Entry::Turn { turn, reply: Arc::new(reply.clone()), outputs: vec![None; calls] });
         self.last_turn = self.last_turn.max(turn);
+        let bytes = self.entries.last().map_or(0, Entry::bytes);
         if usage.total() > 0 {
-            self.reported = usage.total();
+            // A server may count less than it said: what it reads again next time is the whole reply.
+            let said = usage.output.max(bytes as u64 / TOKEN_BYTES);
+            self.reported = usage.input_total().saturating_add(said);
             self.bytes_since = 0;
         } else {
-            self.grow(self.entries.last().map_or(0, Entry::bytes));
+            self.grow(bytes);
         }
         if !reply.text.is_empty() {
             self.last_text = reply.text.clone();
@@ -337,16 +348,40 @@ impl Transcript {
         self.entries[self.hashed..].iter().fold(self.fingerprint, |hash, entry| entry.chained_to(hash))
     }
 
-    /// Input tokens of the next request, at most: what was reported last and half a token for each byte since.
-    pub(super) fn input_estimate(&self, meter: &Meter) -> u64 {
-        let unreported = if self.reported == 0 { meter.fixed_bytes } else { 0 };
-        self.reported.saturating_add(self.bytes_since.saturating_add(unreported).div_ceil(2))
+    /// Tokens of the next request that the model has counted before.
+    pub(super) fn counted(&self) -> u64 {
+        self.reported
     }
 
-    /// Input tokens of the next request, as far as one can tell: a token for three bytes since what was reported.
-    pub(super) fn size_estimate(&self, meter: &Meter) -> u64 {
-        let unreported = if self.reported == 0 { meter.fixed_bytes } else { 0 };
-        self.reported.saturating_add(self.bytes_since.saturating_add(unreported).div_ceil(3))
+    /// Bytes of the next request that the model has not counted.
+    fn uncounted_bytes(&self, meter: &Meter) -> u64 {
+        let fixed = if self.reported == 0 { meter.fixed_bytes } else { 0 };
+        self.bytes_since.saturating_add(fixed)
+    }
+
+    /// Input tokens of the next request, at most.
+    pub(super) fn input_estimate(&self, meter: &Meter, learned: &Learned) -> u64 {
+        learned.input(self.reported, self.uncounted_bytes(meter))
+    }
+
+    /// Input tokens of the next request, most likely.
+    pub(super) fn size_estimate(&self, meter: &Meter, learned: &Learned) -> u64 {
+        learned.likely_input(self.reported, self.uncounted_bytes(meter))
+    }
+
+    /// Input tokens that the next request has at least.
+    pub(super) fn least_size(&self, meter: &Meter) -> u64 {
+        self.reported.saturating_add(self.uncounted_bytes(meter) / MOST_BYTES_PER_TOKEN)
+    }
+
+    /// A hash of the calls of the last reply and their results; none if it made no calls.
+    pub(super) fn last_exchange(&self) -> Option<Hash> {
+        match self.entries.get(self.last_reply?)? {
+            Entry::Turn { reply, outputs, .. } if !reply.calls.is_empty() => {
+                Some(chained_exchange(Hash::of(b"exchange"), reply, outputs))
+            }
+            Entry::Turn { .. } | Entry::Words(_) => None,
+        }
     }
 
     pub(super) fn messages(&self) -> Vec<Message> {

@@ -54,7 +54,8 @@ pub(crate) struct Books {
     may_turn: u32,
     is_running: bool,
     is_cancelled: bool,
-    is_overrun: bool,
+    /// Usage above reserves, and of children above their loans.
+    excess: Amount,
     open_calls: BTreeSet<CallId>,
 }
 
@@ -62,6 +63,21 @@ impl Books {
     fn lent(&self) -> Amount {
         let loans = self.lent.values().chain(self.lent_to_tools.values());
         loans.fold(Amount::default(), |sum, loan| sum.plus(*loan))
+    }
+
+    fn used(&self) -> Amount {
+        self.spent.plus(self.reserved).plus(self.held).plus(self.lent())
+    }
+
+    fn overrun(&self) -> Amount {
+        self.granted.exceeded_by(self.used())
+    }
+
+    /// Books usage in the place of what was set aside for it.
+    fn book(&mut self, set_aside: Amount, spent: &Spent, itself: u64) {
+        let used = spent.amount().plus(Amount { agents: itself, ..Amount::default() });
+        self.excess = self.excess.plus(used.minus(set_aside));
+        self.spent = self.spent.plus(used);
     }
 
     fn enter(&mut self, event: &Event) {
@@ -86,25 +102,26 @@ impl Books {
                 }
             }
             Event::Replied { turn, reply, spent } => {
-                self.reserved = Amount::default();
+                let before = self.overrun();
+                let reserved = std::mem::take(&mut self.reserved);
                 self.held = spent.held;
-                self.spent = self.spent.plus(spent.amount());
-                self.is_overrun |= spent.overrun != Amount::default();
+                self.book(reserved, spent, 0);
+                assert_eq!(spent.overrun, self.overrun().minus(before), "what the grant does not cover");
                 if self.purpose == Some(Purpose::Grace) {
                     self.last_words += 1;
                 } else if self.purpose == Some(Purpose::Compaction) {
                     // A turn that did not fit is asked anew, and its calls are nothing.
                     self.turns.remove(turn);
-                } else if spent.overrun == Amount::default() {
+                } else if self.overrun() == Amount::default() {
                     let calls = (0..).zip(&reply.calls).map(|(index, _)| CallId { turn: *turn, index });
                     self.open_calls = calls.collect();
                 }
                 assert!(self.last_words <= 1, "more than one last word");
             }
             Event::CallFailed { spent, .. } => {
-                self.reserved = Amount::default();
+                let reserved = std::mem::take(&mut self.reserved);
                 self.held = spent.held;
-                self.spent = self.spent.plus(spent.amount());
+                self.book(reserved, spent, 0);
             }
             Event::ToolStarted { call, lent, .. } => {
                 assert!(self.open_calls.contains(call) && !self.is_cancelled);
@@ -113,8 +130,8 @@ impl Books {
             }
             Event::ToolEnded { call, spent, .. } => {
                 assert!(self.open_calls.remove(call), "{call} is answered twice");
-                self.lent_to_tools.remove(call);
-                self.spent = self.spent.plus(spent.amount());
+                let lent = self.lent_to_tools.remove(call).unwrap_or_default();
+                self.book(lent, spent, 0);
             }
             Event::Delegated { child, grant, .. } => {
                 assert!(self.is_running && !self.is_cancelled, "lent after a cancel");
@@ -129,9 +146,10 @@ impl Books {
                 assert!(self.lent.insert(child.clone(), loan).is_none(), "{child} is lent to twice");
             }
             Event::Returned { child, spent, .. } => {
-                assert!(self.lent.remove(child).is_some(), "{child} returned without a loan");
-                self.spent = self.spent.plus(spent.amount()).plus(Amount { agents: 1, ..Amount::default() });
-                self.is_overrun |= spent.overrun != Amount::default();
+                let before = self.overrun();
+                let loan = self.lent.remove(child).expect("returned without a loan");
+                self.book(loan, spent, 1);
+                assert_eq!(spent.overrun, self.overrun().minus(before), "what the grant does not cover");
             }
             Event::CancelAsked { .. } => self.is_cancelled = true,
             Event::Ended { outcome, spent } => {
@@ -206,9 +224,12 @@ impl Run {
         assert_eq!(ledger.spent().amount(), books.spent);
         assert_eq!(ledger.reserved(), books.reserved);
         assert_eq!(ledger.lent(), books.lent());
-        let committed = books.spent.plus(books.reserved).plus(books.held).plus(books.lent());
-        assert_eq!(ledger.committed(), committed);
-        assert!(books.is_overrun || books.granted.fits(committed), "{committed:?} of {:?}", books.granted);
+        let committed = books.used().minus(books.overrun());
+        assert_eq!((ledger.committed(), ledger.overrun()), (committed, books.overrun()));
+        assert!(books.granted.fits(committed), "{committed:?} of {:?}", books.granted);
+        // Whatever else is committed had to fit: only usage above what was set aside for it may go beyond the grant.
+        let planned = books.used().minus(books.excess);
+        assert!(books.granted.fits(planned), "{planned:?} of {:?}", books.granted);
         assert!(
             books.turns.len() <= books.may_turn as usize,
             "more turns than {}: {:?}",
@@ -259,7 +280,7 @@ impl Run {
                     let event = if world.chance.below(2) == 0 {
                         Event::CancelAsked { by: "someone".to_owned() }
                     } else {
-                        Event::LimitReached { which: Which::Time }
+                        Event::limit_reached(Which::Time)
                     };
                     self.offer(event, world);
                 }
@@ -300,19 +321,8 @@ impl Run {
         let reserved =
             world.chance.part_of(Amount { tokens: most(free.tokens), usd: most(free.usd), agents: 0 });
         let request = self.state.fingerprint();
-        if self.offer(Event::Called { turn, attempt, purpose, reserved, request }, world) {
-            return;
-        }
-        // What the step says is refused for one reason only: it cannot be paid, as a child has overrun.
-        assert!(self.books.is_overrun, "{purpose:?} is not admitted after {:?}", self.kinds());
-        let (cause, spent) = (CallFault::Unaffordable, Spent::default());
-        self.record(
-            match purpose {
-                Purpose::Grace => Event::CallFailed { turn, attempt, cause, spent },
-                _ => Event::LimitReached { which: Which::Tokens },
-            },
-            world,
-        );
+        let input = world.chance.below(reserved.tokens.saturating_add(1));
+        self.record(Event::Called { turn, attempt, purpose, reserved, input, request }, world);
     }
 
     fn progress(&mut self, world: &mut World) {
@@ -439,8 +449,14 @@ impl Run {
         let within = counted(used.tokens, loan.amount.tokens, granted.tokens)
             && counted(used.usd, loan.amount.usd, granted.usd)
             && counted(used.agents, loan.amount.agents, granted.agents);
-        assert!(within || run.books.is_overrun, "{used:?} of the loan {:?}", loan.amount);
+        let overran = run.books.overrun() != Amount::default();
+        assert!(within || overran, "{used:?} of the loan {:?}", loan.amount);
         let outcome = run.state.ended().unwrap().clone();
+        // What the child's grant did not cover, this session books against what is free here.
+        let used = Spent { agents: spent.agents + 1, ..spent };
+        let spent = Spent { overrun: self.state.ledger().uncovered(loan.amount, &used), ..spent };
+        world.overruns_returned += u32::from(overran);
+        world.overruns_covered += u32::from(overran && spent.overrun.is_nothing());
         self.record(Event::Returned { child, outcome, spent }, world);
     }
 
@@ -460,17 +476,20 @@ impl Run {
                 let call = ToolCall { name: "tool".to_owned(), arguments: "{}".into(), provider_id: None };
                 let calls = vec![call; calls as usize];
                 let mut used = world.chance.part_of(open.reserved);
-                if number == 11 && world.chance.below(3) == 0 {
+                if number >= 9 && world.chance.below(3) > 0 {
+                    let most = if world.chance.below(2) == 0 { 50 } else { 5_000 };
                     used = open.reserved.plus(Amount {
-                        tokens: world.chance.below(50),
-                        usd: world.chance.below(50),
+                        tokens: world.chance.below(most),
+                        usd: world.chance.below(most),
                         agents: 0,
                     });
                 }
                 let usage = Usage { input: used.tokens, ..Usage::default() };
-                let overrun = used.minus(open.reserved);
+                let excess = used.minus(open.reserved).tokens;
                 let held = held(open.reserved.minus(used), world);
-                let spent = Spent { usage, usd: used.usd, turns: 1, overrun, held, ..Spent::default() };
+                let spent = Spent { usage, usd: used.usd, turns: 1, excess, held, ..Spent::default() };
+                let overrun = self.state.ledger().uncovered(open.reserved, &spent);
+                let spent = Spent { overrun, ..spent };
                 return Event::Replied {
                     turn,
                     reply: Reply { text: "said".into(), calls, ..Reply::default() },
@@ -508,7 +527,7 @@ impl Run {
                 } else {
                     (near(turn, world), near(attempt, world))
                 };
-                Event::Called { turn, attempt, purpose, reserved, request: Hash::of(b"") }
+                Event::Called { turn, attempt, purpose, reserved, input: 0, request: Hash::of(b"") }
             }
             2 if self.state.open_call().is_some() => self.answer_of_the_model(world),
             3 => self.started(call, Effect::Pure, world),
@@ -582,6 +601,16 @@ impl Run {
 pub(crate) struct World {
     pub(crate) chance: Chance,
     pub(crate) records: Vec<Record>,
+    /// Children that used more than they were lent, and those of them that their parents could cover.
+    pub(crate) overruns_returned: u32,
+    pub(crate) overruns_covered: u32,
+}
+
+impl World {
+    pub(crate) fn new(numbers: Vec<u32>) -> World {
+        let chance = Chance { numbers, at: 0 };
+        World { chance, records: Vec::new(), overruns_returned: 0, overruns_covered: 0 }
+    }
 }
 
 /// Mostly nothing, now and then all of what is left.
@@ -625,7 +654,7 @@ pub(crate) fn observed(state: &State) -> String {
 
 /// A tree that chance ran to its end: the root and all facts in the order of the store.
 pub(crate) fn run_a_tree(numbers: Vec<u32>) -> (Run, World) {
-    let mut world = World { chance: Chance { numbers, at: 0 }, records: Vec::new() };
+    let mut world = World::new(numbers);
     let round = Round {
         delegation: Delegation { task: "go".into(), ..Delegation::default() }.into(),
         agent: Hash::of(b"agent"),
@@ -663,7 +692,9 @@ proptest! {
             }
         }
         let tree = Tree::fold(&world.records);
-        prop_assert_eq!(tree.spent(run.state.session()), booked);
+        // An overrun belongs to one session: the books of the root do not repeat those of its children.
+        let without = |spent: Spent| Spent { overrun: Amount::default(), ..spent };
+        prop_assert_eq!(without(tree.spent(run.state.session())), without(booked));
         let sessions: BTreeSet<&SessionId> = world.records.iter().map(|record| &record.session).collect();
         prop_assert_eq!(tree.walk(run.state.session()).len(), sessions.len());
     }
@@ -672,7 +703,8 @@ proptest! {
 #[test]
 fn chance_meets_every_kind_of_end() {
     let mut statuses = BTreeSet::new();
-    let (mut overruns, mut deepest, mut lent) = (0, 0, 0);
+    let (mut overruns, mut covered, mut deepest, mut lent) = (0, 0, 0, 0);
+    let mut children = (0, 0);
     let mut number = 1u32;
     for _ in 0..400 {
         let mut numbers = Vec::new();
@@ -681,10 +713,12 @@ fn chance_meets_every_kind_of_end() {
             numbers.push(number >> 8);
         }
         let (_, world) = run_a_tree(numbers);
+        children = (children.0 + world.overruns_returned, children.1 + world.overruns_covered);
         for record in &world.records {
             match &record.event {
                 Event::Ended { outcome, .. } => drop(statuses.insert(outcome.status.word())),
                 Event::Replied { spent, .. } if spent.overrun != Amount::default() => overruns += 1,
+                Event::Replied { spent, .. } if spent.excess > 0 => covered += 1,
                 Event::ToolStarted { lent: loan, .. } => lent += u32::from(!loan.is_nothing()),
                 Event::Started { depth, .. } => deepest = deepest.max(*depth),
                 _ => {}
@@ -697,7 +731,11 @@ fn chance_meets_every_kind_of_end() {
         "{statuses:?}"
     );
     assert!(
-        overruns > 10 && deepest >= 3 && lent > 50,
-        "{overruns} overruns, depth {deepest}, {lent} loans of tools"
+        overruns > 10 && covered > 10 && deepest >= 3 && lent > 50,
+        "{overruns} overruns, {covered} covered, depth {deepest}, {lent} loans of tools"
+    );
+    assert!(
+        children.1 > 5 && children.0 > children.1 + 5,
+        "{children:?}: overruns of children, and covered ones"
     );
 }

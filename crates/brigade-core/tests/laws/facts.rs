@@ -15,6 +15,8 @@ pub(crate) fn samples() -> Vec<Event> {
         turns: 6,
         in_doubt: amount,
         overrun: amount,
+        excess: 7,
+        estimated: 8,
         held: amount,
         reported: amount,
     };
@@ -91,6 +93,7 @@ pub(crate) fn samples() -> Vec<Event> {
         attempt: 2,
         purpose,
         reserved: amount,
+        input: 9,
         request: hash,
     }));
     let faults = [
@@ -100,6 +103,7 @@ pub(crate) fn samples() -> Vec<Event> {
         CallFault::GivenUp { message: "m".to_owned(), next: "n".to_owned() },
         CallFault::Interrupted,
         CallFault::Stopped,
+        CallFault::Cut { message: "m".to_owned() },
         CallFault::Unaffordable,
     ];
     events.extend(faults.map(|cause| Event::CallFailed { turn: 1, attempt: 2, cause, spent }));
@@ -126,8 +130,8 @@ pub(crate) fn samples() -> Vec<Event> {
         });
         events.push(Event::Answered { call, answer, by: "b".to_owned() });
     }
-    for which in [Which::Turns, Which::Tokens, Which::Usd, Which::Time, Which::Agents] {
-        events.push(Event::LimitReached { which });
+    for which in [Which::Turns, Which::Tokens, Which::Usd, Which::Time, Which::Agents, Which::Loop] {
+        events.push(Event::LimitReached { which, needed: amount });
     }
     for status in [
         Status::Done,

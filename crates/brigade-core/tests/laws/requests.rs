@@ -86,7 +86,7 @@ proptest! {
 
 #[test]
 fn a_session_that_delegates_to_itself_is_no_endless_tree() {
-    let mut world = World { chance: Chance { numbers: Vec::new(), at: 0 }, records: Vec::new() };
+    let mut world = World::new(Vec::new());
     let session = SessionId::root(1);
     let event = Event::Delegated {
         call: CallId { turn: 1, index: 0 },

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use brigade_core::{Agent, Place};
+use brigade_core::{Agent, Budget, Place, amount};
 use serde_json::Value;
 
 use super::document::{Document, Field};
@@ -19,9 +19,6 @@ pub(super) struct Built {
     pub(super) outcome: Result<(Agent, Option<Secret>), Fault>,
 }
 
-/// The temperature and the longest reply of contract C.
-const TEMPERATURE: f64 = 0.7;
-const MAX_TOKENS: u64 = 2048;
 /// The longest name that is shown.
 const LONGEST_NAME: usize = 64;
 
@@ -34,6 +31,8 @@ pub(super) struct Builder {
     /// Prompts by the key that they stand at.
     prompts: Vec<(String, String)>,
     pub(super) narrow: Narrow,
+    tokens: Option<u64>,
+    usd: Option<u64>,
     names_provider: bool,
     seen: Vec<Key>,
     pub(super) notes: Vec<Note>,
@@ -144,6 +143,9 @@ impl Builder {
             Key::ApiBase => self.agent.api_base = value::text(value)?.filter(|base| !base.is_empty()),
             Key::Temperature => self.agent.temperature = Some(value::temperature(value)?),
             Key::MaxTokens => self.agent.max_tokens = Some(value::count(value)?),
+            Key::Tokens => self.tokens = Some(amount::tokens(value)?),
+            Key::Usd => self.usd = Some(amount::dollars(value)?),
+            Key::Budget => self.budget(value)?,
             Key::MaxTurns => self.agent.max_turns = Some(value::small_count(value)?),
             Key::Timeout => self.agent.timeout = Some(value::duration(value)?),
             Key::TimeoutMinutes => self.agent.timeout = Some(value::minutes(value)?),
@@ -172,6 +174,20 @@ impl Builder {
             Key::Ignored(why) => return Ok((Class::Ignored, why.to_owned())),
         }
         honoured()
+    }
+
+    fn budget(&mut self, value: &Value) -> Result<(), String> {
+        let Value::Object(map) = value else {
+            return Err("has to be a section with tokens and usd".to_owned());
+        };
+        for (key, value) in map {
+            match key.as_str() {
+                "tokens" => self.tokens = Some(amount::tokens(value)?),
+                "usd" => self.usd = Some(amount::dollars(value)?),
+                other => return Err(format!("has no key '{other}'; write tokens and usd")),
+            }
+        }
+        Ok(())
     }
 
     fn description(&mut self, value: &Value) -> Said {
@@ -208,12 +224,9 @@ impl Builder {
         self.settle_name(file, format, entry);
         self.settle_prompt(document.body, file, format);
         self.settle_tools();
+        self.agent.budget = Budget::of(self.tokens, self.usd);
         self.agent.mode = self.narrow.mode;
         self.agent.deny = self.narrow.deny.iter().cloned().collect();
-        if format.has_our_defaults() {
-            self.agent.temperature.get_or_insert(TEMPERATURE);
-            self.agent.max_tokens.get_or_insert(MAX_TOKENS);
-        }
         let refusal = self.notes.iter().find(|note| note.class == Class::Refused);
         let outcome = match refusal {
             Some(note) => Err(Fault { line: note.line, cause: format!("`{}` {}", note.key, note.text) }),

@@ -1,36 +1,79 @@
-//! What nobody counted.
+//! Plausibility of what servers count.
 
 use brigade_core::Usage;
 
+use super::Chunk;
+use super::http::Pieces;
+
 /// About how many bytes a token has.
 const TOKEN_BYTES: usize = 4;
+/// The most bytes that a token plausibly has, on average over a request or a reply.
+const MOST_TOKEN_BYTES: usize = 16;
 
-/// What a server counted, and an estimate from the bytes of request and reply for what it did not: servers that do not
-/// count leave the number out, or say 0.
-pub(super) fn or_estimate(counted: Usage, asked_bytes: usize, said_bytes: usize) -> Usage {
-    let input = if counted.input_total() == 0 { tokens(asked_bytes) } else { counted.input };
-    let output = if counted.output == 0 { tokens(said_bytes) } else { counted.output };
-    Usage { input, output, ..counted }
+/// The usage of a reply, and how much of it is an estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) usage: Usage,
+    estimated: u64,
 }
 
-/// About how many tokens so many bytes are. Work that a server does not count is not free: budgets are to end somewhere.
-fn tokens(bytes: usize) -> u64 {
-    bytes.div_ceil(TOKEN_BYTES) as u64
+impl Counted {
+    /// Checks what a server counted. A count that is absent or implausibly low for so many bytes is replaced by an
+    /// estimate: budgets have to end somewhere, whatever a server reports.
+    pub(super) fn new(counted: Usage, asked_bytes: usize, said_bytes: usize) -> Counted {
+        let cached = counted.cache_read.saturating_add(counted.cache_write);
+        let input = plausible(counted.input_total(), asked_bytes).saturating_sub(cached);
+        let usage = Usage { input, output: plausible(counted.output, said_bytes), ..counted };
+        let changed = |booked: u64, counted: u64| if booked == counted { 0 } else { booked };
+        let estimated =
+            changed(usage.input, counted.input).saturating_add(changed(usage.output, counted.output));
+        Counted { usage, estimated }
+    }
+
+    /// Tells the reader of a whole reply.
+    pub(super) fn give(self, chunks: &mut Pieces) {
+        chunks.extend((self.estimated > 0).then_some(Chunk::Estimated(self.estimated)));
+        chunks.push(Chunk::Usage(self.usage));
+    }
+}
+
+fn plausible(counted: u64, bytes: usize) -> u64 {
+    let least = bytes.div_ceil(MOST_TOKEN_BYTES) as u64;
+    if counted < least { bytes.div_ceil(TOKEN_BYTES) as u64 } else { counted }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn counted(usage: Usage, asked: usize, said: usize) -> (Usage, u64) {
+        let counted = Counted::new(usage, asked, said);
+        (counted.usage, counted.estimated)
+    }
+
     #[test]
-    fn what_was_not_counted_is_estimated() {
-        let counted = Usage { input: 7, output: 3, ..Usage::default() };
-        assert_eq!(or_estimate(counted, 400, 80), counted);
-        assert_eq!(
-            or_estimate(Usage::default(), 400, 81),
-            Usage { input: 100, output: 21, ..Usage::default() }
-        );
-        let cached = Usage { cache_read: 9, ..Usage::default() };
-        assert_eq!(or_estimate(cached, 400, 0), cached, "all of it may come from the cache");
+    fn plausible_counts_are_taken_as_they_are() {
+        let usage = Usage { input: 25, output: 5, ..Usage::default() };
+        assert_eq!(counted(usage, 400, 80), (usage, 0));
+        let cached = Usage { cache_read: 25, ..Usage::default() };
+        assert_eq!(counted(cached, 400, 0), (cached, 0), "all of it may come from the cache");
+    }
+
+    #[test]
+    fn absent_counts_are_estimated() {
+        let estimate = Usage { input: 100, output: 21, ..Usage::default() };
+        assert_eq!(counted(Usage::default(), 400, 81), (estimate, 121));
+    }
+
+    #[test]
+    fn counts_below_a_sixteenth_of_the_bytes_are_estimated_each_by_itself() {
+        let low = Usage { input: 1, output: 1, ..Usage::default() };
+        let estimate = Usage { input: 10_000, output: 1, ..Usage::default() };
+        assert_eq!(counted(low, 40_000, 16), (estimate, 10_000));
+        let estimate = Usage { input: 1, output: 5, ..Usage::default() };
+        assert_eq!(counted(low, 16, 17), (estimate, 5));
+        let cached = Usage { input: 1, cache_read: 9, output: 2, ..Usage::default() };
+        let estimate = Usage { input: 9_991, ..cached };
+        assert_eq!(counted(cached, 40_000, 16), (estimate, 9_991));
     }
 }

@@ -170,7 +170,7 @@ impl Driver {
     pub(super) fn ring(&mut self) {
         let now = Instant::now();
         if self.deadline.is_some_and(|deadline| deadline <= now) {
-            self.record(Event::LimitReached { which: Which::Time });
+            self.record(Event::limit_reached(Which::Time));
             self.deadline = None;
         }
         let due = |at: &Option<Instant>| at.is_some_and(|at| at <= now);

@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use brigade_core::amount::exact_dollars;
 use brigade_core::delegation::Waiting as Wait;
 use brigade_core::event::Speaker;
 use brigade_core::faces::DELEGATION_TOOLS;
@@ -104,11 +105,16 @@ impl Driver {
             self.refuse_part(waiting, format!("Not started: {reason}"));
             return Attempt::Refused;
         }
-        let budget = self.share(&waiting);
         let least = match waiting.kit.terms {
             None => waiting.kit.link(0).meter.least_loan(waiting.delegation.task.len() as u64),
             Some(_) => Amount::default(),
         };
+        let explicit = explicit_budget(&waiting);
+        if let Some(text) = explicit.and_then(|explicit| too_small(&explicit, least)) {
+            self.refuse_part(waiting, text);
+            return Attempt::Refused;
+        }
+        let budget = self.share(&waiting, explicit, least);
         let agents_left = self.state.lendable(self.meter()).agents.number();
         if !budget.fits(least) || agents_left == 0 {
             if !self.state.ledger().lent().is_nothing() {
@@ -153,8 +159,9 @@ impl Driver {
         }
     }
 
-    /// What a child is lent: its explicit budget, or an equal part of what is free for those that can start now.
-    fn share(&self, waiting: &Waiting) -> Budget {
+    /// What a child is lent: its explicit budget, or an equal part of what is free for those that can start now. If
+    /// an equal part is less than a child needs, fewer of them start now, and the others wait for a refund.
+    fn share(&self, waiting: &Waiting, explicit: Option<Budget>, least: Amount) -> Budget {
         let free = self.state.lendable(self.meter());
         let others: usize = self.waiting.values().map(std::collections::VecDeque::len).sum();
         let others = others as u64;
@@ -164,18 +171,18 @@ impl Driver {
         let beyond = Budget { agents: free.agents.less(parts), ..free };
         if let Some(terms) = &waiting.kit.terms {
             let lent = terms.budget().min(beyond);
-            return waiting.delegation.budget.map_or(lent, |explicit| lent.min(explicit));
+            return explicit.map_or(lent, |explicit| lent.min(explicit));
         }
         // Who goes on beside a child keeps at least as much as it lends.
         let least_parts = if is_background(&waiting.delegation) { 2 } else { 1 };
-        let mut share = beyond.share(parts.max(least_parts));
+        let mut share = beyond.share(parts.min(beyond.holds(least)).max(least_parts));
         let offers_delegation =
             waiting.kit.specs.iter().any(|spec| DELEGATION_TOOLS.contains(&spec.name.as_str()));
         if !offers_delegation {
             share.agents = Limit::AtMost(0);
         }
-        match waiting.delegation.budget {
-            Some(explicit) => explicit.min(beyond),
+        match explicit {
+            Some(explicit) => Budget { agents: share.agents, ..explicit.min(beyond) },
             None => share,
         }
     }
@@ -348,6 +355,9 @@ impl Driver {
         let Some(loan) = self.state.loans().get(&child) else { return Ok(()) };
         let (call, part) = (loan.call, loan.round.delegation.clone());
         self.waits_for_refund = false;
+        // The child itself is counted with its return.
+        let used = Spent { agents: spent.agents.saturating_add(1), ..spent };
+        let spent = Spent { overrun: self.state.ledger().uncovered(loan.amount, &used), ..spent };
         self.record(Event::Returned { child: child.clone(), outcome: outcome.clone(), spent });
         if is_background(&part) {
             let limit = self.tree.settings().limits.result_bytes;
@@ -358,6 +368,27 @@ impl Driver {
         }
         Ok(())
     }
+}
+
+/// The budget that a child was given in so many words, by the call and by its definition.
+fn explicit_budget(waiting: &Waiting) -> Option<Budget> {
+    match (waiting.delegation.budget, waiting.kit.agent.budget) {
+        (Some(call), Some(definition)) => Some(call.min(definition)),
+        (call, definition) => call.or(definition),
+    }
+}
+
+/// The refusal of a budget that does not pay for the first call of a child.
+fn too_small(budget: &Budget, least: Amount) -> Option<String> {
+    let needs = match budget.exceeded_by(least) {
+        Amount { tokens: 1.., .. } => format!("at least {} tokens", least.tokens),
+        Amount { usd: 1.., .. } => format!("at least ${}", exact_dollars(least.usd)),
+        Amount { .. } => return None,
+    };
+    Some(format!(
+        "Not delegated: the budget of this sub-agent is too small. Its first call needs {needs}. Raise `tokens` or \
+         `usd` of the call, the role or the agent file."
+    ))
 }
 
 enum TakenUp {

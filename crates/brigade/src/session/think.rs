@@ -4,10 +4,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use brigade_core::delegation::Which;
-use brigade_core::event::CallFault;
+use brigade_core::event::{CallFault, Speaker};
 use brigade_core::message::Stop;
 use brigade_core::money::Amount;
-use brigade_core::state::{Digest, MAX_ATTEMPTS, Meter, Worst};
+use brigade_core::state::{Digest, MAX_ATTEMPTS, Meter, Shortfall, Worst};
 use brigade_core::{Event, Hash, Purpose, Reply, Spent, Usage};
 use futures::StreamExt;
 use tokio::time::Instant;
@@ -81,6 +81,8 @@ enum Cost {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Used {
     usage: Usage,
+    /// Tokens of it that are an estimate.
+    estimated: u64,
     /// The account of an external agent.
     reported: Reported,
 }
@@ -92,7 +94,10 @@ impl Driver {
         self.pause_after_fault().await?;
         if let Some(limit) = self.state.limit_due() {
             // The turn limit follows from the log; it is recorded all the same, for whoever reads it.
-            self.record(Event::LimitReached { which: limit });
+            self.record(Event::limit_reached(limit));
+        }
+        if purpose == Purpose::Turn {
+            self.watch_repeats();
         }
         if self.state.cancelled().is_some()
             || (self.state.limit_recorded().is_some()
@@ -106,7 +111,8 @@ impl Driver {
             Some(digest) => Hash::of(digest.text.as_bytes()),
             None => self.state.fingerprint(),
         };
-        let called = Event::Called { turn, attempt, purpose, reserved: worst.amount, request };
+        let (reserved, input) = (worst.amount, worst.input);
+        let called = Event::Called { turn, attempt, purpose, reserved, input, request };
         if !self.record(called) {
             // Words that came meanwhile may have changed what is to be done.
             return if self.state.length() > length {
@@ -131,7 +137,8 @@ impl Driver {
         Ok(())
     }
 
-    /// The call to be made for this purpose; none where it cannot be paid. What nears the window is made shorter first.
+    /// The call to be made for this purpose; none if it would be too long or cannot be paid. What nears the window is
+    /// made shorter first.
     fn ask(&mut self, purpose: Purpose) -> Option<Ask> {
         let meter = *self.meter();
         let purpose = match purpose {
@@ -139,18 +146,25 @@ impl Driver {
             purpose => purpose,
         };
         let (turn, attempt) = self.state.upcoming();
+        if purpose != Purpose::Compaction
+            && let Some(size) = self.state.exceeds_window(&meter)
+        {
+            self.refuse_too_long(purpose, size, turn, attempt);
+            return None;
+        }
         let digest = (purpose == Purpose::Compaction).then(|| self.state.digest(&meter));
         let worst = match &digest {
             _ if let Some(terms) = &self.kit.terms => {
-                Ok(Worst { amount: terms.reserve(self.state.ledger().reservable()), max_output: 0 })
+                let amount = terms.reserve(self.state.ledger().reservable());
+                Ok(Worst { amount, input: 0, max_output: 0 })
             }
             Some(digest) => self.state.worst_summary(&meter, compact::bytes(digest)),
             None => self.state.worst_case(&meter, purpose),
         };
         match worst {
             Ok(worst) => Some(Ask { purpose, turn, attempt, worst, digest }),
-            Err(which) => {
-                self.cannot_pay(purpose, which, turn, attempt);
+            Err(shortfall) => {
+                self.cannot_pay(purpose, shortfall, turn, attempt);
                 None
             }
         }
@@ -161,17 +175,50 @@ impl Driver {
         &self.kit.link(self.state.given_up()).meter
     }
 
-    fn cannot_pay(&mut self, purpose: Purpose, which: Which, turn: u32, attempt: u32) {
+    fn cannot_pay(&mut self, purpose: Purpose, shortfall: Shortfall, turn: u32, attempt: u32) {
+        let Shortfall { which, needed } = shortfall;
+        self.record(Event::LimitReached { which, needed });
         match purpose {
-            Purpose::Turn | Purpose::Compaction => {
-                self.record(Event::LimitReached { which });
-            }
-            Purpose::Grace | Purpose::Summary => {
-                let spent = Spent::default();
-                // A report that cannot be paid leaves the session incomplete, even where the task was done.
-                self.record(Event::LimitReached { which });
-                self.record(Event::CallFailed { turn, attempt, cause: CallFault::Unaffordable, spent });
-            }
+            Purpose::Turn | Purpose::Compaction => {}
+            // A report that cannot be paid leaves the session incomplete, even if the task was done.
+            Purpose::Grace | Purpose::Summary => self.give_up_call(turn, attempt),
+        }
+    }
+
+    /// Records that a wrap-up call or a report was not sent, and never will be.
+    fn give_up_call(&mut self, turn: u32, attempt: u32) {
+        let (cause, spent) = (CallFault::Unaffordable, Spent::default());
+        self.record(Event::CallFailed { turn, attempt, cause, spent });
+    }
+
+    /// Refuses a request that the model cannot read, before anything is spent on it.
+    fn refuse_too_long(&mut self, purpose: Purpose, size: u64, turn: u32, attempt: u32) {
+        if purpose == Purpose::Grace {
+            return self.give_up_call(turn, attempt);
+        }
+        let link = self.kit.link(self.state.given_up());
+        let (name, window) = (&link.name, link.meter.window.unwrap_or_default());
+        let message = format!(
+            "cannot call {name}: the request has at least {size} tokens, and the context window of the model holds \
+             {window}. Shorten the task, or choose a model with a larger window."
+        );
+        let cause = self.or_another_model(CallFault::Overflow { message });
+        self.record(Event::CallFailed { turn, attempt, cause, spent: Spent::default() });
+    }
+
+    /// Tells an agent that it repeats itself, and stops one that does not listen.
+    fn watch_repeats(&mut self) {
+        let limits = &self.tree.settings().limits;
+        let (warning, limit) = (limits.loop_warning, limits.loop_limit);
+        let repeats = self.state.repeats();
+        if limit > 0 && repeats >= limit {
+            self.record(Event::limit_reached(Which::Loop));
+        } else if warning > 0 && repeats >= warning && !self.state.is_told_of_repeats() {
+            let text = format!(
+                "You have made the same calls with the same results {repeats} times in a row. Try something else, or \
+                 finish with what you have."
+            );
+            self.record(Event::Heard { from: Speaker::Runtime, text: text.into() });
         }
     }
 
@@ -225,7 +272,7 @@ impl Driver {
         let heard = self.listen(ask, &mut ingest).await?;
         Ok(match heard {
             Heard::Fault(cause, Cost::Doubtful) if self.kit.terms.is_some() => {
-                let used = Used { usage: Usage::default(), reported: ingest.reported() };
+                let used = Used { usage: Usage::default(), estimated: 0, reported: ingest.reported() };
                 Heard::Fault(cause, Cost::Known(used))
             }
             heard => heard,
@@ -303,12 +350,15 @@ impl Driver {
             }
         }
         self.show(ask, &mut unshown, Instant::now());
-        let reported = ingest.reported();
+        let (reported, estimated) = (ingest.reported(), ingest.estimated());
         Ok(match std::mem::take(ingest).finish() {
-            Ok((reply, usage)) => match silence_of(&reply, ask) {
-                Some(fault) => Heard::Fault(fault, Cost::Known(Used { usage, reported })),
-                None => Heard::Reply(Box::new(reply), Used { usage, reported }),
-            },
+            Ok((reply, usage)) => {
+                let used = Used { usage, estimated, reported };
+                match silence_of(&reply, ask) {
+                    Some(fault) => Heard::Fault(fault, Cost::Known(used)),
+                    None => Heard::Reply(Box::new(reply), used),
+                }
+            }
             Err(error) => Heard::Fault(fault(error), cost),
         })
     }
@@ -335,7 +385,7 @@ impl Driver {
         if patience.deadline.is_some_and(|deadline| now >= deadline) {
             self.deadline = None;
             if purpose != Purpose::Grace {
-                self.record(Event::LimitReached { which: Which::Time });
+                self.record(Event::limit_reached(Which::Time));
             }
             return Some(CallFault::Stopped);
         }
@@ -397,13 +447,15 @@ impl Driver {
     }
 
     fn cost(&self, used: Used, reserved: Amount) -> Spent {
-        if let Some(terms) = &self.kit.terms {
-            return terms.cost(used.reported, reserved);
-        }
-        let usage = used.usage;
-        let usd = self.meter().price.of(usage);
-        let used = Amount { tokens: usage.total(), usd, agents: 0 };
-        Spent { usage, usd, overrun: used.minus(reserved), ..Spent::default() }
+        let spent = match &self.kit.terms {
+            Some(terms) => terms.cost(used.reported, reserved),
+            None => {
+                let (usage, estimated) = (used.usage, used.estimated);
+                Spent { usage, usd: self.meter().price.of(usage), estimated, ..Spent::default() }
+            }
+        };
+        let excess = spent.usage.total().saturating_sub(reserved.tokens);
+        Spent { overrun: self.state.ledger().uncovered(reserved, &spent), excess, ..spent }
     }
 }
 
@@ -420,6 +472,9 @@ fn silence_of(reply: &Reply, ask: &Ask) -> Option<CallFault> {
         Stop::Length if ask.digest.is_some() => {
             CallFault::Transient { message: "there was no room for a summary".to_owned() }
         }
+        Stop::Length if matches!(ask.purpose, Purpose::Grace | Purpose::Summary) => CallFault::Cut {
+            message: format!("the model used all {} output tokens before any text", ask.worst.max_output),
+        },
         Stop::Length => CallFault::Fatal {
             message: format!(
                 "the model used up all {} tokens of its output before it said anything; raise max_tokens",

@@ -72,7 +72,7 @@ fn c59_overrides_are_applied_and_absent_ones_inherit() {
     );
     let plain = load(shelf.root(), "plain").unwrap().agent;
     assert_eq!((plain.provider, plain.model, plain.api_base, plain.tools, plain.lend), Default::default());
-    assert_eq!((plain.temperature, plain.max_tokens), (Some(0.7), Some(2048)));
+    assert_eq!((plain.temperature, plain.max_tokens), (None, None));
     assert_eq!((plain.max_turns, plain.max_concurrency, plain.timeout, plain.mode), Default::default());
     assert!(!plain.allow_skills && plain.deny.is_empty());
     let own = load(shelf.root(), "own").unwrap();

@@ -151,7 +151,7 @@ fn picklebot() {
     let agent = &definition.agent;
     assert_eq!((definition.format, agent.id.as_str()), (Format::Picklebot, "cook"));
     assert_eq!((agent.provider.as_deref(), agent.temperature), (Some("local"), Some(1.5)));
-    assert_eq!((agent.max_tokens, agent.allow_skills), (Some(2048), true));
+    assert_eq!((agent.max_tokens, agent.allow_skills), (None, true));
     assert_eq!(shelf.discover().definitions.len(), 1);
     classed(&definition.notes, "SOUL.md", Class::Ignored);
     classed(&definition.notes, "{{…}}", Class::Ignored);

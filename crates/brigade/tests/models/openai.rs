@@ -96,13 +96,13 @@ async fn the_last_of_many_counts_is_taken() {
     let counted = |text: &str, output: u64, finish: &str| {
         let event = delta(&format!(r#"{{"content":"{text}"}}"#), finish);
         format!(
-            r#"{},"usage":{{"prompt_tokens":9,"completion_tokens":{output}}}}}"#,
+            r#"{},"usage":{{"prompt_tokens":90,"completion_tokens":{output}}}}}"#,
             &event[..event.len() - 1]
         )
     };
     let stream = openai(&[&counted("a", 1, ""), &counted("b", 2, "stop")]);
     let (reply, usage) = hear(&stream).await.unwrap();
-    assert_eq!((reply.text.as_str(), usage.input, usage.output), ("ab", 9, 2));
+    assert_eq!((reply.text.as_str(), usage.input, usage.output), ("ab", 90, 2));
 }
 
 #[tokio::test]
@@ -138,9 +138,12 @@ async fn thoughts_that_only_the_total_counts_are_output() {
         let usage = hear(&openai(&[&delta(r#"{"content":"x"}"#, "stop"), &count])).await.unwrap().1;
         (usage.input, usage.output)
     };
-    assert_eq!(counted(r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":115}"#).await, (10, 105));
-    assert_eq!(counted(r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}"#).await, (10, 5));
-    assert_eq!(counted(r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":3}"#).await, (10, 5));
+    assert_eq!(
+        counted(r#"{"prompt_tokens":100,"completion_tokens":5,"total_tokens":205}"#).await,
+        (100, 105)
+    );
+    assert_eq!(counted(r#"{"prompt_tokens":100,"completion_tokens":5,"total_tokens":105}"#).await, (100, 5));
+    assert_eq!(counted(r#"{"prompt_tokens":100,"completion_tokens":5,"total_tokens":3}"#).await, (100, 5));
 }
 
 #[tokio::test]
@@ -329,9 +332,9 @@ async fn other_ways_of_servers_are_known() {
     );
     let (reply, _) = hear(&format!(": OPENROUTER PROCESSING\n\n{}", openai(&[&parts]))).await.unwrap();
     assert_eq!((reply.text.as_str(), reply.stop), ("yes", Stop::Length));
-    let groq = r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":7,"completion_tokens":3}},"timings":{"predicted_n":1}}"#;
+    let groq = r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":70,"completion_tokens":3}},"timings":{"predicted_n":1}}"#;
     let (_, usage) = hear(&openai(&[groq])).await.unwrap();
-    assert_eq!((usage.input, usage.output), (7, 3));
+    assert_eq!((usage.input, usage.output), (70, 3));
     let stopped = r#"{"choices":[],"x_groq":{"error":"over capacity"}}"#;
     let error = hear(&openai(&[&delta(r#"{"content":"a"}"#, ""), stopped])).await.unwrap_err();
     assert!(matches!(&error, ModelError::Transient(text) if text.contains("over capacity")), "{error:?}");

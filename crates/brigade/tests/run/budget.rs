@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brigade::core::delegation::Which;
-use brigade::core::{Budget, Event, Limit, Status};
+use brigade::core::{Amount, Budget, Event, Limit, Status};
 use brigade::{More, Task};
 
 use crate::support::{Stage, check_laws, end};
@@ -57,7 +57,7 @@ text = "achieved: {turn}"
 text = "working"
 [[reply.call]]
 tool = "echo"
-arguments = { text = "0123456789012345678901234567890123456789" }
+arguments = { text = "{turn} 0123456789012345678901234567890123456789" }
 "#;
 
 #[tokio::test]
@@ -133,21 +133,148 @@ text = "ok"
 }
 
 #[tokio::test]
-async fn usage_above_the_reserve_is_an_overrun_and_ends_the_session() {
-    let script = r#"
+async fn usage_above_the_reserve_continues_while_the_grant_covers_it() {
+    for budget in [tokens(400_000), Budget { tokens: Limit::Unlimited, ..tokens(0) }] {
+        let stage = Stage::new(GREEDY);
+        let ending = stage.run_task(Task::new("go").budget(budget)).await;
+        assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
+        assert_eq!(stage.answers(&ending.session).await, ["ran"]);
+        assert_eq!(ending.spent.overrun, Amount::default());
+        assert!(ending.spent.excess > 10_000, "{:?}", ending.spent);
+        let told = |warning: &&String| warning.contains("more than was reserved");
+        assert_eq!(ending.outcome.warnings.iter().filter(told).count(), 1, "{:?}", ending.outcome.warnings);
+        check_laws(&stage.log(&ending.session).await);
+    }
+}
+
+#[tokio::test]
+async fn usage_that_the_grant_does_not_cover_ends_the_session() {
+    let stage = Stage::new(GREEDY);
+    let ending = stage.run_task(Task::new("go").budget(tokens(50_000))).await;
+    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Tokens });
+    assert_eq!(ending.spent.overrun.tokens, 6_000);
+    let log = stage.log(&ending.session).await;
+    assert!(!log.iter().any(|record| matches!(record.event, Event::ToolStarted { .. })));
+    check_laws(&log);
+}
+
+const GREEDY: &str = r#"
 [[reply]]
+turn = 1
 text = "greedy"
-usage = { input = 900000, output = 5 }
+usage = { input = 6000, output = 50000 }
 [[reply.call]]
 tool = "echo"
-arguments = { text = "never" }
+arguments = { text = "ran" }
+[[reply]]
+text = "done"
+"#;
+
+/// Each child is lent a part, and one of them uses more than that.
+fn greedy_child(used: u64) -> String {
+    format!(
+        r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = {{ role = "Greedy", task = "x" }}
+[[reply.call]]
+tool = "delegate"
+arguments = {{ role = "Modest", task = "x" }}
+[[reply]]
+agent = "lead"
+text = "got {{results}}"
+[[reply]]
+agent = "Greedy"
+text = "mine"
+usage = {{ input = {used}, output = 5 }}
+[[reply]]
+text = "fine"
+"#
+    )
+}
+
+#[tokio::test]
+async fn an_overrun_of_a_child_is_booked_by_its_parent() {
+    let stage = Stage::new(&greedy_child(60_000));
+    let ending = stage.run_task(Task::new("go").budget(tokens(100_000))).await;
+    let answers = stage.answers(&ending.session).await;
+    assert_eq!(answers, ["[Greedy]: mine\n(incomplete: tokens)", "[Modest]: fine"]);
+    assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
+    assert_eq!(ending.spent.overrun, Amount::default());
+    assert!((60_000..100_000).contains(&ending.spent.amount().tokens), "{:?}", ending.spent);
+    check_laws(&stage.log(&ending.session).await);
+    let stage = Stage::new(&greedy_child(150_000));
+    let ending = stage.run_task(Task::new("go").budget(tokens(100_000))).await;
+    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Tokens });
+    assert!(ending.spent.overrun.tokens > 50_000, "{:?}", ending.spent);
+    check_laws(&stage.log(&ending.session).await);
+}
+
+#[tokio::test]
+async fn a_limit_before_any_work_buys_nothing() {
+    let stage = Stage::new(ENDLESS);
+    let ending = stage.run_task(Task::new("go").budget(tokens(5_000))).await;
+    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Tokens });
+    assert_eq!((stage.replies.count(), ending.spent.amount()), (0, Amount::default()));
+    let needed = stage.events(&ending.session).await.into_iter().find_map(|event| match event {
+        Event::LimitReached { which: Which::Tokens, needed } => Some(needed.tokens),
+        _ => None,
+    });
+    // What it says that the call needs is enough for a first turn.
+    let needed = needed.unwrap();
+    assert!(needed > 5_000);
+    let more = More { budget: Some(tokens(needed)), ..More::default() };
+    let run = stage.runtime().resume(&ending.session, more).await.unwrap();
+    end(run).await.unwrap();
+    assert!(stage.replies.given(&ending.session, 1) == 1, "{needed}");
+}
+
+#[tokio::test]
+async fn a_reply_may_be_as_long_as_the_model_and_the_limits_allow() {
+    let asked = |max_tokens: Option<u64>, most: u64| async move {
+        let stage = Stage::with("[[reply]]\ntext = 'ok'\n", move |settings| {
+            settings.lead.max_tokens = max_tokens;
+            settings.limits.max_tokens = most;
+        });
+        let ending = stage.run_task(Task::new("go")).await;
+        stage.events(&ending.session).await.into_iter().find_map(|event| match event {
+            Event::Called { reserved, input, .. } => Some(reserved.tokens - input),
+            _ => None,
+        })
+    };
+    assert_eq!(brigade::Limits::default().max_tokens, 32_000);
+    assert_eq!(asked(None, 32_000).await, Some(32_000));
+    assert_eq!(asked(None, 9_000).await, Some(9_000));
+    assert_eq!(asked(Some(100), 32_000).await, Some(100));
+}
+
+#[tokio::test]
+async fn an_agent_that_repeats_itself_is_told_and_then_stopped() {
+    let script = r#"
+[[reply]]
+purpose = "grace"
+text = "stuck"
+[[reply]]
+text = "again"
+[[reply.call]]
+tool = "echo"
+arguments = { text = "the same" }
 "#;
     let stage = Stage::new(script);
     let ending = stage.run().await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Tokens });
-    assert!(ending.spent.overrun.tokens > 0);
-    let log = stage.log(&ending.session).await;
-    assert!(!log.iter().any(|record| matches!(record.event, Event::ToolStarted { .. })));
+    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Loop });
+    assert_eq!((ending.outcome.text.as_str(), ending.spent.turns), ("stuck", 7));
+    let events = stage.events(&ending.session).await;
+    let told = |event: &&Event| matches!(event, Event::Heard { text, .. } if text.as_str().contains("3 times in a row"));
+    assert_eq!(events.iter().filter(told).count(), 1);
+    check_laws(&stage.log(&ending.session).await);
+    let stage =
+        Stage::with(script, |settings| (settings.limits.loop_warning, settings.limits.loop_limit) = (0, 0));
+    let ending = stage.run_task(Task::new("go").turns(20)).await;
+    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Turns });
 }
 
 #[tokio::test]
@@ -172,6 +299,12 @@ purpose = "grace"
 text = "nothing yet"
 [[reply]]
 agent = "Stuck"
+turn = 1
+[[reply.call]]
+tool = "echo"
+arguments = { text = "first" }
+[[reply]]
+agent = "Stuck"
 fault = "hang"
 [[reply]]
 agent = "lead"
@@ -191,6 +324,11 @@ async fn c77_a_session_that_hangs_itself_gets_a_last_word() {
 [[reply]]
 purpose = "grace"
 text = "I was stuck"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "echo"
+arguments = { text = "first" }
 [[reply]]
 fault = "hang"
 "#;
@@ -241,4 +379,102 @@ async fn a_budget_in_dollars_is_refused_where_the_price_is_not_known() {
     let child = start("priced", brigade::core::Limit::AtMost(1_000_000_000)).await.unwrap();
     assert!(child.contains("Sub-agent 'Child' failed: the price of the model 'unpriced'"), "{child}");
     assert_eq!(start("unpriced", brigade::core::Limit::Unlimited).await.unwrap(), "end [Child]: end ");
+}
+
+const PAIR: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "First", task = "a task that is longer than the other one, by far" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Second", task = "x" }
+[[reply]]
+agent = "lead"
+text = "{results}"
+[[reply]]
+text = "fine"
+"#;
+
+#[tokio::test]
+async fn a_tight_budget_starts_children_one_after_the_other() {
+    // From a budget that pays for nothing to one that pays for both at once.
+    let mut served = Vec::new();
+    for budget in (2_000..16_000).step_by(200) {
+        let stage = Stage::new(PAIR);
+        let ending = stage.run_task(Task::new("go").budget(tokens(budget))).await;
+        let answers = stage.answers(&ending.session).await;
+        let refused = |at: usize| answers.get(at).is_none_or(|answer| answer.starts_with("Not delegated"));
+        assert!(
+            !refused(0) || refused(1),
+            "with {budget} the first is refused and the second is not: {answers:?}"
+        );
+        served.push(2 - usize::from(refused(0)) - usize::from(refused(1)));
+        check_laws(&stage.log(&ending.session).await);
+    }
+    assert!(served.is_sorted() && served.first() == Some(&0) && served.last() == Some(&2), "{served:?}");
+}
+
+async fn lent(tweak: impl Fn(&mut brigade::Settings) + 'static, extra: &str) -> (Vec<Budget>, Vec<String>) {
+    let script = format!(
+        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
+         arguments = {{ role = 'Coder', task = 'x'{extra} }}\n[[reply]]\nagent = 'lead'\ntext = 'end'\n\
+         [[reply]]\ntext = 'fine'\n"
+    );
+    let stage = Stage::with(&script, tweak);
+    let ending = stage.run_task(Task::new("go").budget(tokens(500_000))).await;
+    let events = stage.events(&ending.session).await;
+    let lent = events.iter().filter_map(|event| match event {
+        Event::Delegated { grant, .. } => Some(grant.budget),
+        _ => None,
+    });
+    check_laws(&stage.log(&ending.session).await);
+    (lent.collect(), stage.answers(&ending.session).await)
+}
+
+#[tokio::test]
+async fn a_role_an_agent_file_and_a_call_can_set_a_budget() {
+    use brigade::core::Agent;
+    use brigade::core::faces::{Extra, delegate::SwarmRole};
+    let role = |tokens: u64| {
+        move |settings: &mut brigade::Settings| {
+            let role = SwarmRole { tokens: Some(tokens), usd: Some(7_000_000_000), ..SwarmRole::default() };
+            settings.faces.swarm.roles.insert("coder".to_owned(), role);
+            settings.faces.delegation.extras = [Extra::Tokens, Extra::Usd].into();
+        }
+    };
+    let of = |tokens, usd| vec![(Limit::AtMost(tokens), usd)];
+    let both = |budgets: Vec<Budget>| budgets.iter().map(|b| (b.tokens, b.usd)).collect::<Vec<_>>();
+    assert_eq!(both(lent(role(30_000), "").await.0), of(30_000, Limit::AtMost(7_000_000_000)));
+    assert_eq!(
+        both(lent(role(30_000), ", tokens = 20000, usd = 0.5").await.0),
+        of(20_000, Limit::AtMost(500_000_000))
+    );
+    assert_eq!(
+        both(lent(role(30_000), ", tokens = 90000").await.0),
+        of(30_000, Limit::AtMost(7_000_000_000))
+    );
+    let (granted, _) = lent(role(9_000_000), "").await;
+    assert!(granted[0].tokens.number() < 500_000, "never more than the parent has");
+    let file = |settings: &mut brigade::Settings| {
+        let budget = Budget::of(Some(25_000), None);
+        let coder = Agent {
+            id: "coder".into(),
+            name: "Coder".into(),
+            description: "codes".into(),
+            budget,
+            ..Agent::default()
+        };
+        settings.agents = brigade::agents::Catalogue::new().with(coder);
+    };
+    assert_eq!(both(lent(file, "").await.0), of(25_000, Limit::Unlimited));
+    let (granted, answers) = lent(role(100), "").await;
+    assert!(granted.is_empty() && answers[0].contains("Its first call needs at least"), "{answers:?}");
+    let (granted, answers) = lent(role(30_000), ", tokens = -5").await;
+    assert!(granted.is_empty() && answers[0].contains("Invalid 'tokens' argument"), "{answers:?}");
+    // Without the extra, the parameter is not there.
+    let (granted, _) = lent(|_| {}, ", tokens = 20000").await;
+    assert!(granted[0].tokens.number() > 20_000);
 }

@@ -598,7 +598,7 @@ async fn a_hundred_results_of_a_megabyte_leave_the_leads_request_small() {
     }
     let log = stage.log(&ending.session).await;
     let request = log.iter().filter_map(|record| match &record.event {
-        Event::Called { turn: 2, reserved, .. } if record.session == ending.session => Some(reserved.tokens),
+        Event::Called { turn: 2, input, .. } if record.session == ending.session => Some(*input),
         _ => None,
     });
     // Half a token for each byte is the worst case that is reserved.

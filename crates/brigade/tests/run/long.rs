@@ -110,6 +110,12 @@ async fn a_task_that_is_longer_than_the_window_ends_with_clear_words() {
     let stage = Stage::new("window = 2000\n[[reply]]\ntext = 'never'\n");
     let ending = stage.run_task(Task::new("x".repeat(20_000))).await;
     let Status::Failed { cause } = &ending.outcome.status else { panic!("{:?}", ending.outcome) };
+    assert!(cause.contains("the context window of the model holds 2000. Shorten the task"), "{cause}");
+    assert_eq!(stage.replies.count(), 0, "nothing is spent on it");
+    // What may fit is sent, and the model decides.
+    let stage = Stage::new("window = 4000\n[[reply]]\ntext = 'never'\n");
+    let ending = stage.run_task(Task::new("x".repeat(16_000))).await;
+    let Status::Failed { cause } = &ending.outcome.status else { panic!("{:?}", ending.outcome) };
     assert!(cause.contains("longer than the context window"), "{cause}");
     assert_eq!(stage.replies.count(), 1, "it is not asked again and again");
 }

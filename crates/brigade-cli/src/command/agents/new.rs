@@ -29,7 +29,7 @@ tools: [read_file, list_dir, grep, glob]
 # model: provider/model        # left out: the model of its parent
 # fallbacks: [provider/model]  # who takes over where that one fails for good
 # temperature: 0.7             # from 0 to 2
-# max_tokens: 2048             # the longest reply
+# max_tokens: 8000             # output tokens of one reply
 # max_turns: 20                # model calls of one task
 # timeout: 10m                 # how long one task may take
 # mode: plan                   # at most plan, ask, edit or auto

@@ -140,7 +140,8 @@ pub(super) fn trouble(status: &Status) -> Option<String> {
     match status {
         Status::Done | Status::Detached => None,
         Status::Incomplete { limit } => Some(format!(
-            "incomplete: the limit of {limit} was reached; the next message begins with fresh limits"
+            "incomplete: stopped at the {}; the next message begins with fresh limits",
+            limit.phrase()
         )),
         Status::Failed { cause } => Some(format!("failed: {}", safe::line(cause))),
         Status::Lost { cause } => Some(format!("outcome unknown: {}", safe::line(cause))),

@@ -157,8 +157,8 @@ impl Voice {
                 self.note(Some("2"), &format!("· {what}"))
             }
             Event::Compacted { .. } => self.note(Some("2"), "(what was said before is a summary now)"),
-            Event::LimitReached { which } => {
-                self.note(Some("33"), &format!("the limit of {which} is reached"))
+            Event::LimitReached { which, .. } => {
+                self.note(Some("33"), &format!("reached the {}", which.phrase()))
             }
             _ => Vec::new(),
         }
@@ -219,6 +219,7 @@ impl Voice {
             }
             CallFault::Fatal { .. }
             | CallFault::Overflow { .. }
+            | CallFault::Cut { .. }
             | CallFault::Interrupted
             | CallFault::Stopped
             | CallFault::Unaffordable => return lines,
@@ -255,7 +256,7 @@ pub(super) fn announced(label: &str, outcome: &Outcome) -> String {
     };
     match &outcome.status {
         Status::Done | Status::Detached => format!("{label} is done{result}"),
-        Status::Incomplete { limit } => format!("{label} reached its limit of {limit}{result}"),
+        Status::Incomplete { limit } => format!("{label} reached its {}{result}", limit.phrase()),
         Status::Failed { cause } => format!("{label} failed: {}", first_line(cause)),
         Status::Lost { cause } => format!("{label} is lost: {}", first_line(cause)),
         Status::Cancelled { .. } => format!("{label} was stopped{result}"),

@@ -38,7 +38,7 @@ pub(in crate::settings) static ROOT: &[Key] = &[
         "delegation",
         Section(&[
             ("faces", TextOrTexts, "`auto`, or some of delegate, subagent, dispatch, spawn"),
-            ("extras", Texts, "Parameters beyond the contracts: background, schema"),
+            ("extras", Texts, "Parameters beyond the contracts: background, schema, tokens, usd"),
         ]),
         "In which ways agents may delegate",
     ),
@@ -137,6 +137,8 @@ const ROLE: Kind = Section(&[
     ("lend", Texts, "The tools that the role may lend to its own children"),
     ("model", Text, "The model of the role"),
     ("acp", Text, "The agent of another program that plays the role"),
+    ("tokens", Count, "Tokens that the role may use up, its children included"),
+    ("usd", Dollars, "Dollars that the role may spend, its children included"),
 ]);
 
 const SUBAGENT: Kind = Section(&[
@@ -164,7 +166,17 @@ const LIMITS: Kind = Section(&[
     ("max_depth", Number, "How deep the tree may be, whatever faces led there"),
     ("concurrency", Number, "How many agents of a tree may be active at once"),
     ("result_bytes", Number, "How many bytes of a result its caller reads at once"),
-    ("max_tokens", Number, "How many tokens a reply may have where an agent names no other number"),
+    ("max_tokens", Number, "Output tokens of one reply, at most, for agents that set none"),
+    (
+        "loop_warning",
+        Number,
+        "Turns with the same calls and results after which an agent is warned; 0 for never",
+    ),
+    (
+        "loop_limit",
+        Number,
+        "Turns with the same calls and results after which an agent is stopped; 0 for never",
+    ),
 ]);
 
 const MCP_SERVER: Kind = Section(&[

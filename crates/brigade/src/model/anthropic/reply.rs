@@ -7,7 +7,7 @@ use brigade_core::message::Stop;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::count::or_estimate;
+use super::super::count::Counted;
 use super::super::http::{self, Endpoint, Pieces};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
@@ -211,20 +211,20 @@ impl Decoder {
             chunks.push(Chunk::Call { name, provider_id });
             chunks.push(http::said_arguments(stop, arguments));
         }
-        chunks.push(Chunk::Usage(self.usage()));
+        self.usage().give(chunks);
         chunks.push(Chunk::Done(stop));
         Ok(())
     }
 
     /// What was counted, and an estimate of what was not.
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> Counted {
         let counted = Usage {
             input: self.count.input_tokens.unwrap_or_default(),
             output: self.count.output_tokens.unwrap_or_default(),
             cache_read: self.count.cache_read_input_tokens.unwrap_or_default(),
             cache_write: self.count.cache_creation_input_tokens.unwrap_or_default(),
         };
-        or_estimate(counted, self.asked_bytes, self.said_bytes)
+        Counted::new(counted, self.asked_bytes, self.said_bytes)
     }
 
     fn piece(&mut self, piece: Piece, chunks: &mut Pieces) -> Result<(), ModelError> {
@@ -264,7 +264,7 @@ impl http::Decoder for Decoder {
         self.piece(piece, chunks)?;
         if chunks.added() == before {
             // Calls and thinking are held back; whoever waits is to know that the model is at work.
-            chunks.push(Chunk::Usage(self.usage()));
+            chunks.push(Chunk::Usage(self.usage().usage));
         }
         Ok(())
     }

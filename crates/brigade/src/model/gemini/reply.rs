@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::count::or_estimate;
+use super::super::count::Counted;
 use super::super::http::{self, Endpoint, Pieces};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
@@ -164,7 +164,7 @@ impl Decoder {
             chunks.push(Chunk::Call { name, provider_id });
             chunks.push(http::said_arguments(stop, arguments));
         }
-        chunks.push(Chunk::Usage(self.usage()));
+        self.usage().give(chunks);
         chunks.push(Chunk::Done(stop));
         Ok(())
     }
@@ -190,7 +190,7 @@ impl Decoder {
     }
 
     /// What was counted, and an estimate of what was not.
-    fn usage(&self) -> Usage {
+    fn usage(&self) -> Counted {
         let Count { prompt_token_count, tool_use_prompt_token_count, .. } = self.count;
         let prompt = prompt_token_count.unwrap_or_default();
         let input = prompt.saturating_add(tool_use_prompt_token_count.unwrap_or_default());
@@ -198,7 +198,7 @@ impl Decoder {
         let thoughts = self.count.thoughts_token_count.unwrap_or_default();
         let output = self.count.candidates_token_count.unwrap_or_default().saturating_add(thoughts);
         let counted = Usage { input: input - cache_read, output, cache_read, cache_write: 0 };
-        or_estimate(counted, self.asked_bytes, self.text_bytes + self.other_bytes)
+        Counted::new(counted, self.asked_bytes, self.text_bytes + self.other_bytes)
     }
 }
 
@@ -234,7 +234,7 @@ impl http::Decoder for Decoder {
         }
         if chunks.added() == before {
             // Calls and thoughts are held back; whoever waits is to know that the model is at work.
-            chunks.push(Chunk::Usage(self.usage()));
+            chunks.push(Chunk::Usage(self.usage().usage));
         }
         Ok(())
     }

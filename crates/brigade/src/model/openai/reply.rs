@@ -10,7 +10,7 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::count::or_estimate;
+use super::super::count::Counted;
 use super::super::http::{self, Endpoint, Pieces};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
@@ -244,10 +244,10 @@ impl Decoder {
             _ => Stop::Calls,
         };
         let said = self.said_bytes + self.thought.bytes() + self.calls.bytes();
-        let usage = or_estimate(self.usage.unwrap_or_default(), self.asked_bytes, said);
+        let counted = Counted::new(self.usage.unwrap_or_default(), self.asked_bytes, said);
         chunks.extend(self.kept());
         self.calls.give(stop, chunks).map_err(|cause| http::refused(&self.endpoint, cause))?;
-        chunks.push(Chunk::Usage(usage));
+        counted.give(chunks);
         chunks.push(Chunk::Done(stop));
         Ok(())
     }

@@ -4,7 +4,7 @@ use brigade_core::Usage;
 use brigade_core::message::Stop;
 use serde_json::Value;
 
-use super::super::count::or_estimate;
+use super::super::count::Counted;
 use super::super::http::{self, Endpoint, Pieces};
 use super::super::sse::Event;
 use super::super::{Chunk, ModelError};
@@ -97,9 +97,9 @@ impl Decoder {
             None => Stop::End,
         };
         let counted = response.get("usage").and_then(usage).unwrap_or_default();
-        let usage = or_estimate(counted, self.asked_bytes, self.said_bytes);
+        let counted = Counted::new(counted, self.asked_bytes, self.said_bytes);
         self.give(stop, chunks)?;
-        chunks.push(Chunk::Usage(usage));
+        counted.give(chunks);
         chunks.push(Chunk::Done(stop));
         Ok(())
     }

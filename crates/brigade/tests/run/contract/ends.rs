@@ -321,7 +321,7 @@ async fn c76_a_crash_after_a_cancel_does_not_undo_it() {
 #[tokio::test]
 async fn a_helper_without_tokens_still_reports() {
     let mut more = json!({ "agent": "h", "usage": { "input": 3_000, "output": 100 } });
-    more["call"] = json!([{ "tool": "echo", "arguments": { "text": "x" } }]);
+    more["call"] = json!([{ "tool": "echo", "arguments": { "text": "{turn}" } }]);
     let scene = Scene::with(
         &[calls("lead", 1, &[helper("h")]), says("lead", "{results}"), reports("h", "so far"), more],
         |settings| settings.budget.tokens = brigade::core::Limit::AtMost(60_000),
@@ -335,7 +335,7 @@ async fn a_helper_without_tokens_still_reports() {
             reports("h", "so far"),
             json!({
                 "agent": "h", "usage": { "input": 3_000, "output": 100 },
-                "call": [{ "tool": "echo", "arguments": { "text": "x" } }]
+                "call": [{ "tool": "echo", "arguments": { "text": "{turn}" } }]
             }),
         ],
         |settings| settings.budget.tokens = brigade::core::Limit::AtMost(60_000),

@@ -49,7 +49,7 @@ impl Story {
 
     fn called(&mut self, purpose: Purpose) {
         let reserved = Amount::default();
-        self.fact(Event::Called { turn: 1, attempt: 1, purpose, reserved, request: hash() });
+        self.fact(Event::Called { turn: 1, attempt: 1, purpose, reserved, input: 0, request: hash() });
     }
 
     fn replied(&mut self, text: &str) {

@@ -1,0 +1,100 @@
+//! Limits that stopped a run: why, and the flag that raises them.
+
+use std::time::Duration;
+
+use brigade_core::delegation::Which;
+use brigade_core::grant::Grant;
+use brigade_core::{Amount, Limit, Spent};
+
+use crate::follow::View;
+use crate::units;
+
+/// A budget that pays for a first turn of most agents, if nothing else is known.
+const LEAST_TOKENS: u64 = 20_000;
+const LEAST_NANO_USD: u64 = 100_000_000;
+/// Time that is worth a new round.
+const LEAST_MILLIS: u64 = 10_000;
+
+/// Why a round stopped, in a sentence: the limit, what was used of it, and what the next call needs.
+pub(crate) fn reason(which: Which, spent: &Spent, view: &View, timeout: Option<Duration>) -> String {
+    let limit = limit_of(which, view, timeout);
+    let limit = limit
+        .map_or_else(|| format!("the {}", which.phrase()), |of| format!("the {} of {of}", which.phrase()));
+    let (used, needed) = (spent.amount(), needed(view));
+    match which {
+        Which::Tokens if needed.tokens > 0 => format!(
+            "Stopped at {limit}: {} used; the next call could use up to {}.",
+            used.tokens, needed.tokens
+        ),
+        Which::Tokens => format!("Stopped at {limit}: {} used.", used.tokens),
+        Which::Usd if needed.usd > 0 => format!(
+            "Stopped at {limit}: {} spent; the next call could cost up to {}.",
+            units::brief_dollars(used.usd),
+            units::brief_dollars(needed.usd)
+        ),
+        Which::Usd => format!("Stopped at {limit}: {} spent.", units::brief_dollars(used.usd)),
+        Which::Loop => "Stopped: the agent made the same calls with the same results again and again \
+                        (limits.loop_limit)."
+            .to_owned(),
+        Which::Turns | Which::Time | Which::Agents => format!("Stopped at {limit}."),
+    }
+}
+
+/// The flag that raises a limit far enough for the next call.
+pub(crate) fn more(which: Which, view: &View, timeout: Option<Duration>) -> String {
+    let Some((grant, _)) = &view.grant else { return String::new() };
+    let twice = |number: u64| number.saturating_mul(2).max(1);
+    let twice_limit = |limit: Limit, needed: u64, least: u64| match limit {
+        Limit::AtMost(number) => Some(twice(number).max(twice(needed)).max(least)),
+        Limit::Unlimited => None,
+    };
+    let needed = needed(view);
+    let amount = match which {
+        Which::Turns => Some(("--max-turns", grant.turns.saturating_mul(2).max(1).to_string())),
+        Which::Tokens => twice_limit(grant.budget.tokens, needed.tokens, LEAST_TOKENS)
+            .map(|tokens| ("--budget-tokens", tokens.to_string())),
+        Which::Usd => twice_limit(grant.budget.usd, needed.usd, LEAST_NANO_USD)
+            .map(|usd| ("--budget-usd", units::exact_dollars(usd))),
+        Which::Agents => {
+            twice_limit(grant.budget.agents, 0, 1).map(|agents| ("--max-agents", agents.to_string()))
+        }
+        Which::Time => granted_millis(view, timeout)
+            .map(|millis| ("--timeout", units::typed(twice(millis).max(LEAST_MILLIS)))),
+        Which::Loop => None,
+    };
+    amount.map(|(flag, amount)| format!(" {flag} {amount}")).unwrap_or_default()
+}
+
+/// The number that a limit was set to.
+fn limit_of(which: Which, view: &View, timeout: Option<Duration>) -> Option<String> {
+    let (grant, _) = view.grant.as_ref()?;
+    let Grant { budget, turns, .. } = grant;
+    let number = |limit: Limit| match limit {
+        Limit::AtMost(number) => Some(number),
+        Limit::Unlimited => None,
+    };
+    match which {
+        Which::Turns => Some(turns.to_string()),
+        Which::Tokens => number(budget.tokens).map(|tokens| format!("{tokens} tokens")),
+        Which::Usd => number(budget.usd).map(units::brief_dollars),
+        Which::Agents => number(budget.agents).map(|agents| agents.to_string()),
+        Which::Time => granted_millis(view, timeout).map(units::typed),
+        Which::Loop => None,
+    }
+}
+
+/// How long the round could take.
+fn granted_millis(view: &View, timeout: Option<Duration>) -> Option<u64> {
+    let (grant, at) = view.grant.as_ref()?;
+    match (timeout, grant.deadline) {
+        (Some(typed), _) => Some(u64::try_from(typed.as_millis()).unwrap_or(u64::MAX)),
+        // The deadline was set a moment before the round began.
+        (None, Limit::AtMost(until)) => Some(until.saturating_sub(*at).next_multiple_of(1000)),
+        (None, Limit::Unlimited) => None,
+    }
+}
+
+/// What the next call of the root needed, if its budget did not cover it.
+fn needed(view: &View) -> Amount {
+    view.tree.node(&view.root).map(|node| node.needed).unwrap_or_default()
+}

@@ -1,0 +1,134 @@
+//! Amounts of tokens and dollars as users write them: `500k`, `2M`, `$2.50`.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+const NANO: u64 = 1_000_000_000;
+
+/// Reads a number of tokens or of other things: `500000`, `500_000`, `500k`, `1.5M`.
+pub fn parse_count(text: &str) -> Result<u64, String> {
+    let refuse = || format!("'{text}' is not a whole number such as 500000, 500k or 2M");
+    let plain = text.trim().replace('_', "");
+    let (number, digits) = match plain.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&plain[..at], 3),
+        Some((at, 'm' | 'M')) => (&plain[..at], 6),
+        _ => (plain.as_str(), 0),
+    };
+    decimal(number, digits).ok_or_else(refuse)
+}
+
+/// Reads an amount of dollars as nano-dollars, exactly: `2`, `2.50`, `$2`.
+pub fn parse_dollars(text: &str) -> Result<u64, String> {
+    let number = text.trim().strip_prefix('$').unwrap_or(text.trim());
+    if number.split_once('.').is_some_and(|(_, fraction)| fraction.trim_end_matches('0').len() > 9) {
+        return Err(format!("'{text}' is finer than a billionth of a dollar"));
+    }
+    decimal(number, 9).ok_or_else(|| format!("'{text}' is not an amount of dollars: write 2 or 0.50"))
+}
+
+/// A decimal number times ten to the power of `digits`, if that is a whole number.
+fn decimal(number: &str, digits: usize) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let fraction = fraction.trim_end_matches('0');
+    if fraction.len() > digits {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let scale = 10_u64.checked_pow(u32::try_from(digits).ok()?)?;
+    let fraction: u64 = if digits == 0 { 0 } else { format!("{fraction:0<digits$}").parse().ok()? };
+    whole.checked_mul(scale)?.checked_add(fraction)
+}
+
+/// Reads a positive number of tokens from JSON, TOML or YAML: a number, or text with a suffix.
+pub fn tokens(value: &Value) -> Result<u64, String> {
+    let tokens = match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => Some(parse_count(text)?),
+        _ => None,
+    };
+    tokens
+        .filter(|tokens| *tokens > 0)
+        .ok_or_else(|| "expected a number of tokens such as 50000 or \"50k\"".to_owned())
+}
+
+/// Reads a positive amount of dollars from JSON, TOML or YAML as nano-dollars: a number, or text. A float is read as
+/// the decimal that was written, which is its shortest form.
+pub fn dollars(value: &Value) -> Result<u64, String> {
+    let nano = match value {
+        Value::Number(number) => Some(parse_dollars(&number.to_string())?),
+        Value::String(text) => Some(parse_dollars(text)?),
+        _ => None,
+    };
+    nano.filter(|nano| *nano > 0).ok_or_else(|| "expected an amount of dollars such as 0.50".to_owned())
+}
+
+/// Nano-dollars as users write them: exact, without needless zeros.
+pub fn exact_dollars(nano: u64) -> String {
+    let fraction = format!("{:09}", nano % NANO);
+    match fraction.trim_end_matches('0') {
+        "" => (nano / NANO).to_string(),
+        digits => format!("{}.{digits}", nano / NANO),
+    }
+}
+
+pub(crate) fn deserialize_tokens<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u64>, D::Error> {
+    let value = Option::<Value>::deserialize(deserializer)?;
+    value.map(|value| tokens(&value)).transpose().map_err(serde::de::Error::custom)
+}
+
+pub(crate) fn deserialize_dollars<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u64>, D::Error> {
+    let value = Option::<Value>::deserialize(deserializer)?;
+    value.map(|value| dollars(&value)).transpose().map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn counts_take_suffixes() {
+        let read = |text| parse_count(text).ok();
+        assert_eq!(
+            [read("500k"), read("2M"), read("1.5M"), read(" 500_000 ")].map(Option::unwrap),
+            [500_000, 2_000_000, 1_500_000, 500_000]
+        );
+        for wrong in
+            ["", "k", "-1", "1.5", "1.2345k", "2G", "1e6", "99999999999999999999", "18446744073709551615k"]
+        {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn dollars_are_exact() {
+        assert_eq!(parse_dollars("$2"), Ok(2_000_000_000));
+        assert_eq!(parse_dollars("0.10"), Ok(100_000_000));
+        assert_eq!(parse_dollars(".5"), Ok(500_000_000));
+        assert_eq!(exact_dollars(2_500_000_000), "2.5");
+        for wrong in ["", "$", "-1", "1e3", "2 dollars", "0.0000000001", "99999999999"] {
+            assert!(parse_dollars(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn values_are_numbers_or_text() {
+        assert_eq!((tokens(&json!(50_000)), tokens(&json!("50k"))), (Ok(50_000), Ok(50_000)));
+        assert_eq!((dollars(&json!(0.1)), dollars(&json!("$0.10"))), (Ok(100_000_000), Ok(100_000_000)));
+        for wrong in [json!(0), json!(-1), json!(1.5), json!(true), json!([]), json!("many")] {
+            assert!(tokens(&wrong).is_err(), "{wrong}");
+        }
+        for wrong in [json!(0), json!(-1), json!(true), json!("much"), json!(1e300)] {
+            assert!(dollars(&wrong).is_err(), "{wrong}");
+        }
+    }
+}
