@@ -118,6 +118,9 @@ pub enum Event {
         cause: CallFault,
         /// What it cost all the same.
         spent: Spent,
+        /// The text that had arrived when the session was stopped. No call of such a reply runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        partial: Option<Text>,
     },
     /// A tool is about to run: intent, before the effect.
     ToolStarted {
@@ -315,6 +318,11 @@ impl Event {
         Event::ToolEnded { call, output, spent: Spent::default() }
     }
 
+    /// A model call failed and left no text.
+    pub fn call_failed(turn: u32, attempt: u32, cause: CallFault, spent: Spent) -> Event {
+        Event::CallFailed { turn, attempt, cause, spent, partial: None }
+    }
+
     /// The name of this kind of fact.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -367,11 +375,11 @@ impl Event {
             }
             Event::ToolEnded { output, .. } => visit(&mut output.text),
             Event::Returned { outcome, .. } | Event::Ended { outcome, .. } => visit(&mut outcome.text),
+            Event::CallFailed { partial, .. } => partial.iter_mut().for_each(visit),
             Event::Asked { what, .. } => visit(what),
             Event::Compacted { summary, .. } => visit(summary),
             Event::Resumed { .. }
             | Event::Called { .. }
-            | Event::CallFailed { .. }
             | Event::ToolStarted { .. }
             | Event::Answered { .. }
             | Event::LimitReached { .. }

@@ -244,7 +244,12 @@ impl State {
                 });
             }
             Event::Replied { turn, reply, spent } => self.replied(*turn, reply, *spent),
-            Event::CallFailed { cause, spent, .. } => self.call_failed(cause, *spent),
+            Event::CallFailed { cause, spent, partial, .. } => {
+                self.call_failed(cause, *spent);
+                if let Some(text) = partial {
+                    self.transcript.broke_off(text);
+                }
+            }
             Event::ToolStarted { call, effect, before, after, lent } => {
                 let intent = Intent { effect: *effect, before: *before, after: *after, lent: *lent };
                 self.tool_started(*call, intent);

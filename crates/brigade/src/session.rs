@@ -326,7 +326,7 @@ impl Driver {
                 None => CallFault::Interrupted,
                 Some(_) => CallFault::Fatal { message: external::INTERRUPTED.to_owned() },
             };
-            self.record(Event::CallFailed { turn, attempt, cause, spent });
+            self.record(Event::call_failed(turn, attempt, cause, spent));
         }
     }
 

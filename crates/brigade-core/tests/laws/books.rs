@@ -238,7 +238,7 @@ impl Run {
         self.named.clear();
         if let Some(open) = self.state.open_call().cloned() {
             let (cause, spent) = (CallFault::Interrupted, Spent::doubtful(open.reserved));
-            self.record(Event::CallFailed { turn: open.turn, attempt: open.attempt, cause, spent }, world);
+            self.record(Event::call_failed(open.turn, open.attempt, cause, spent), world);
             // The same turn is asked again, with the next attempt.
             assert_eq!(self.state.upcoming(), (open.turn, open.attempt + 1));
         }
@@ -308,7 +308,7 @@ impl Run {
         let (cause, spent) = (CallFault::Unaffordable, Spent::default());
         self.record(
             match purpose {
-                Purpose::Grace => Event::CallFailed { turn, attempt, cause, spent },
+                Purpose::Grace => Event::call_failed(turn, attempt, cause, spent),
                 _ => Event::LimitReached { which: Which::Tokens },
             },
             world,
@@ -482,7 +482,7 @@ impl Run {
             CallFault::Stopped => Spent::doubtful(open.reserved),
             _ => Spent { held: held(open.reserved, world), ..Spent::default() },
         };
-        Event::CallFailed { turn, attempt, cause, spent }
+        Event::call_failed(turn, attempt, cause, spent)
     }
 
     /// Offers a fact that nobody asked for; what is not admitted does not happen.
@@ -526,7 +526,7 @@ impl Run {
             },
             12 => Event::Compacted { summary: "so far".into(), keep_from: turn },
             13 => Event::Resumed { epoch: 1, downtime: 1 },
-            _ => Event::CallFailed { turn, attempt, cause: CallFault::Unaffordable, spent: Spent::default() },
+            _ => Event::call_failed(turn, attempt, CallFault::Unaffordable, Spent::default()),
         };
         self.offer(event, world);
     }

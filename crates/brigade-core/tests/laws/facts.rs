@@ -102,7 +102,9 @@ pub(crate) fn samples() -> Vec<Event> {
         CallFault::Stopped,
         CallFault::Unaffordable,
     ];
-    events.extend(faults.map(|cause| Event::CallFailed { turn: 1, attempt: 2, cause, spent }));
+    events.extend(faults.map(|cause| Event::call_failed(1, 2, cause, spent)));
+    let partial = Some(text());
+    events.push(Event::CallFailed { turn: 1, attempt: 2, cause: CallFault::Stopped, spent, partial });
     for effect in [Effect::Pure, Effect::Keyed, Effect::Edit, Effect::Opaque] {
         for (before, after) in [(None, None), (None, Some(hash)), (Some(hash), Some(hash))] {
             for lent in [Amount::default(), amount] {

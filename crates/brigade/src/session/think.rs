@@ -8,6 +8,7 @@ use brigade_core::event::CallFault;
 use brigade_core::message::Stop;
 use brigade_core::money::Amount;
 use brigade_core::state::{Digest, MAX_ATTEMPTS, Meter, Worst};
+use brigade_core::text::Text;
 use brigade_core::{Event, Hash, Purpose, Reply, Spent, Usage};
 use futures::StreamExt;
 use tokio::time::Instant;
@@ -58,6 +59,8 @@ struct Ask {
     worst: Worst,
     /// What is to be summarised, where that is the purpose.
     digest: Option<Digest>,
+    /// The text that had arrived when the session was stopped.
+    partial: Option<Text>,
 }
 
 /// How a call ended.
@@ -100,7 +103,7 @@ impl Driver {
         {
             return Ok(());
         }
-        let Some(ask) = self.ask(purpose) else { return Ok(()) };
+        let Some(mut ask) = self.ask(purpose) else { return Ok(()) };
         let Ask { purpose, turn, attempt, worst, .. } = ask;
         let request = match &ask.digest {
             Some(digest) => Hash::of(digest.text.as_bytes()),
@@ -125,7 +128,7 @@ impl Driver {
                 let message = external::INTERRUPTED.to_owned();
                 Heard::Fault(CallFault::Fatal { message }, Cost::Doubtful)
             }
-            _ => self.converse(&ask).await?,
+            _ => self.converse(&mut ask).await?,
         };
         self.settle(heard, ask);
         Ok(())
@@ -148,7 +151,7 @@ impl Driver {
             None => self.state.worst_case(&meter, purpose),
         };
         match worst {
-            Ok(worst) => Some(Ask { purpose, turn, attempt, worst, digest }),
+            Ok(worst) => Some(Ask { purpose, turn, attempt, worst, digest, partial: None }),
             Err(which) => {
                 self.cannot_pay(purpose, which, turn, attempt);
                 None
@@ -170,7 +173,7 @@ impl Driver {
                 let spent = Spent::default();
                 // A report that cannot be paid leaves the session incomplete, even where the task was done.
                 self.record(Event::LimitReached { which });
-                self.record(Event::CallFailed { turn, attempt, cause: CallFault::Unaffordable, spent });
+                self.record(Event::call_failed(turn, attempt, CallFault::Unaffordable, spent));
             }
         }
     }
@@ -220,9 +223,14 @@ impl Driver {
 
     /// Sends the request and listens. Of an external agent that failed or was stopped, what it has said of its work
     /// until then is known.
-    async fn converse(&mut self, ask: &Ask) -> Result<Heard, Fatal> {
+    async fn converse(&mut self, ask: &mut Ask) -> Result<Heard, Fatal> {
         let mut ingest = Ingest::default();
         let heard = self.listen(ask, &mut ingest).await?;
+        // A summary of earlier turns is not a text of the agent.
+        let is_stopped = matches!(heard, Heard::Fault(CallFault::Stopped, _));
+        if is_stopped && ask.purpose != Purpose::Compaction && !ingest.text().trim().is_empty() {
+            ask.partial = Some(ingest.text().into());
+        }
         Ok(match heard {
             Heard::Fault(cause, Cost::Doubtful) if self.kit.terms.is_some() => {
                 let used = Used { usage: Usage::default(), reported: ingest.reported() };
@@ -354,7 +362,7 @@ impl Driver {
     }
 
     fn settle(&mut self, heard: Heard, ask: Ask) {
-        let Ask { turn, attempt, worst, digest, .. } = ask;
+        let Ask { turn, attempt, worst, digest, partial, .. } = ask;
         match (heard, digest) {
             (Heard::Reply(reply, used), None) => {
                 let spent = Spent { turns: 1, ..self.cost(used, worst.amount) };
@@ -374,7 +382,7 @@ impl Driver {
                     Cost::Known(used) => self.cost(used, worst.amount),
                 };
                 let cause = self.or_another_model(cause);
-                self.record(Event::CallFailed { turn, attempt, cause, spent });
+                self.record(Event::CallFailed { turn, attempt, cause, spent, partial });
             }
         }
     }
