@@ -10,6 +10,7 @@ use crate::grant::Grant;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Reply, ToolOutput};
 use crate::money::{Amount, Spent};
+use crate::seen::SeenFile;
 use crate::state::Purpose;
 use crate::text::Text;
 
@@ -147,6 +148,9 @@ pub enum Event {
         /// What was used up of the loan.
         #[serde(default, skip_serializing_if = "Spent::is_nothing")]
         spent: Spent,
+        /// The file whose content the agent knows from this call. Boxed, because few calls have one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seen: Option<Box<SeenFile>>,
     },
     /// A child is lent a grant.
     Delegated {
@@ -313,9 +317,9 @@ impl Event {
         Event::ToolStarted { call, effect, before: None, after: None, lent: Amount::default() }
     }
 
-    /// A call that was lent nothing is answered.
+    /// A call that was lent nothing and showed no file is answered.
     pub fn tool_ended(call: CallId, output: ToolOutput) -> Event {
-        Event::ToolEnded { call, output, spent: Spent::default() }
+        Event::ToolEnded { call, output, spent: Spent::default(), seen: None }
     }
 
     /// A model call failed and left no text.

@@ -2,6 +2,7 @@
 
 mod long;
 mod partial;
+mod seen;
 
 use super::*;
 use crate::delegation::Face;

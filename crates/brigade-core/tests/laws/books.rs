@@ -395,7 +395,7 @@ impl Run {
                 Spent { usage, usd: used.usd, agents: lent.agents, ..Spent::default() }
             }
         };
-        Event::ToolEnded { call, output: ToolOutput::ok("out"), spent }
+        Event::ToolEnded { call, output: ToolOutput::ok("out"), spent, seen: None }
     }
 
     fn delegated(&mut self, call: CallId, world: &mut World) -> Event {

@@ -71,7 +71,13 @@ pub(crate) fn samples() -> Vec<Event> {
         Event::Replied { turn: 1, reply, spent },
         Event::Replied { turn: 1, reply: Reply::default(), spent: Spent::default() },
         Event::tool_ended(call, ToolOutput::error(text())),
-        Event::ToolEnded { call, output: ToolOutput::ok(""), spent },
+        Event::ToolEnded { call, output: ToolOutput::ok(""), spent, seen: None },
+        Event::ToolEnded {
+            call,
+            output: ToolOutput::ok(""),
+            spent: Spent::default(),
+            seen: Some(Box::new(SeenFile { path: "p".to_owned(), hash, extent: Extent::Part })),
+        },
         Event::Delegated {
             call,
             child: session.child_of_many(call, 4),
