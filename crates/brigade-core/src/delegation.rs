@@ -105,6 +105,13 @@ pub struct Delegation {
     pub hop: Option<Box<Hop>>,
 }
 
+impl Delegation {
+    /// The name that the session is shown by: its role, its agent, or `lead` at the top of a tree.
+    pub fn label(&self) -> &str {
+        self.role.as_deref().or(self.agent.as_deref()).unwrap_or("lead")
+    }
+}
+
 /// Whether the caller of a delegation waits for its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

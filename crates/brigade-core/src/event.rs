@@ -10,6 +10,7 @@ use crate::grant::Grant;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Reply, ToolOutput};
 use crate::money::{Amount, Spent, is_zero};
+use crate::seen::SeenFile;
 use crate::state::Purpose;
 use crate::text::Text;
 
@@ -121,6 +122,9 @@ pub enum Event {
         cause: CallFault,
         /// What it cost all the same.
         spent: Spent,
+        /// The text that had arrived when the session was stopped. No call of such a reply runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        partial: Option<Text>,
     },
     /// A tool is about to run: intent, before the effect.
     ToolStarted {
@@ -147,6 +151,9 @@ pub enum Event {
         /// What was used up of the loan.
         #[serde(default, skip_serializing_if = "Spent::is_nothing")]
         spent: Spent,
+        /// The file whose content the agent knows from this call. Boxed, because few calls have one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seen: Option<Box<SeenFile>>,
     },
     /// A child is lent a grant.
     Delegated {
@@ -321,9 +328,14 @@ impl Event {
         Event::ToolStarted { call, effect, before: None, after: None, lent: Amount::default() }
     }
 
-    /// A call that was lent nothing is answered.
+    /// A call that was lent nothing and showed no file is answered.
     pub fn tool_ended(call: CallId, output: ToolOutput) -> Event {
-        Event::ToolEnded { call, output, spent: Spent::default() }
+        Event::ToolEnded { call, output, spent: Spent::default(), seen: None }
+    }
+
+    /// A model call failed and left no text.
+    pub fn call_failed(turn: u32, attempt: u32, cause: CallFault, spent: Spent) -> Event {
+        Event::CallFailed { turn, attempt, cause, spent, partial: None }
     }
 
     /// A limit other than the budget for the next call was reached.
@@ -383,11 +395,11 @@ impl Event {
             }
             Event::ToolEnded { output, .. } => visit(&mut output.text),
             Event::Returned { outcome, .. } | Event::Ended { outcome, .. } => visit(&mut outcome.text),
+            Event::CallFailed { partial, .. } => partial.iter_mut().for_each(visit),
             Event::Asked { what, .. } => visit(what),
             Event::Compacted { summary, .. } => visit(summary),
             Event::Resumed { .. }
             | Event::Called { .. }
-            | Event::CallFailed { .. }
             | Event::ToolStarted { .. }
             | Event::Answered { .. }
             | Event::LimitReached { .. }

@@ -214,6 +214,11 @@ impl Hash {
         Hash(*blake3::hash(bytes).as_bytes())
     }
 
+    /// Starts a hash of content that arrives in pieces.
+    pub fn pieces() -> Pieces {
+        Pieces(blake3::Hasher::new())
+    }
+
     /// The hash of this hash followed by more content: a chain costs the same for every link.
     pub fn chain(&self, kind: &str, parts: &[&[u8]]) -> Hash {
         let mut hasher = blake3::Hasher::new();
@@ -236,6 +241,22 @@ impl Hash {
             (*high, *low) = (digit(byte >> 4), digit(byte));
         }
         std::str::from_utf8(room).unwrap_or_default()
+    }
+}
+
+/// A hash of content that arrives in pieces. It equals [`Hash::of`] of all of them together.
+#[derive(Debug, Clone)]
+pub struct Pieces(blake3::Hasher);
+
+impl Pieces {
+    /// Adds the next piece.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of all pieces so far.
+    pub fn hash(&self) -> Hash {
+        Hash(*self.0.finalize().as_bytes())
     }
 }
 
@@ -280,6 +301,9 @@ mod tests {
     fn ids_are_written_as_they_are_read() {
         let hash = Hash::of(b"content");
         assert_eq!(hash.to_string(), blake3::hash(b"content").to_hex().as_str());
+        let mut pieces = Hash::pieces();
+        [&b"con"[..], b"", b"tent"].into_iter().for_each(|piece| pieces.add(piece));
+        assert_eq!(pieces.hash(), hash);
         let (session, call) = (SessionId::root(7), CallId { turn: 2, index: 10 });
         let written = serde_json::to_string(&(hash, &session, call)).unwrap();
         assert_eq!(written, format!(r#"["{hash}","{session}","2-10"]"#));

@@ -29,6 +29,7 @@ use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Reply, Stop, ToolOutput};
 use crate::money::{Amount, Spent};
 use crate::permission::Rule;
+use crate::seen::{SeenFile, SeenFiles};
 use calls::Calls;
 use learned::Learned;
 use repeats::Repeats;
@@ -181,6 +182,8 @@ pub struct State {
     longest_result: usize,
     /// What a person has permitted this session for good.
     always: Vec<Rule>,
+    /// The files that the agent has seen. Boxed, because most agents touch none.
+    seen: Option<Box<SeenFiles>>,
 }
 
 impl State {
@@ -219,6 +222,7 @@ impl State {
             reminders: 0,
             longest_result: 0,
             always: Vec::new(),
+            seen: None,
         }
     }
 
@@ -262,12 +266,19 @@ impl State {
                 });
             }
             Event::Replied { turn, reply, spent } => self.replied(*turn, reply, *spent),
-            Event::CallFailed { cause, spent, .. } => self.call_failed(cause, *spent),
+            Event::CallFailed { cause, spent, partial, .. } => {
+                self.call_failed(cause, *spent);
+                if let Some(text) = partial {
+                    self.transcript.broke_off(text);
+                }
+            }
             Event::ToolStarted { call, effect, before, after, lent } => {
                 let intent = Intent { effect: *effect, before: *before, after: *after, lent: *lent };
                 self.tool_started(*call, intent);
             }
-            Event::ToolEnded { call, output, spent } => self.tool_ended(*call, output, *spent),
+            Event::ToolEnded { call, output, spent, seen } => {
+                self.tool_ended(*call, output, *spent, seen.as_deref());
+            }
             Event::Delegated { call, child, delegation, agent, grant } => {
                 let depth = self.round.as_ref().map_or(0, |round| round.depth).saturating_add(1);
                 let round = Round {
@@ -291,6 +302,9 @@ impl State {
             Event::Compacted { summary, keep_from } => {
                 self.overflows = 0;
                 self.transcript.compact(summary, *keep_from);
+                if let Some(seen) = &mut self.seen {
+                    seen.forget_before(*keep_from);
+                }
             }
             Event::CancelAsked { by } => {
                 if self.phase == Phase::Running {
@@ -591,10 +605,13 @@ impl State {
         self.ledger.lend(intent.lent);
     }
 
-    fn tool_ended(&mut self, call: CallId, output: &ToolOutput, spent: Spent) {
+    fn tool_ended(&mut self, call: CallId, output: &ToolOutput, spent: Spent, seen: Option<&SeenFile>) {
         let Some(lent) = self.calls.ended(call) else { return };
         self.ledger.give_back(lent, spent);
         self.transcript.answered(call, output);
+        if let Some(seen) = seen {
+            self.seen.get_or_insert_default().add(call.turn, seen);
+        }
         if self.calls.all_answered() {
             self.repeats.turn_ended(self.transcript.last_exchange());
         }

@@ -204,13 +204,12 @@ impl Tree {
         self.questions.apply(record);
         match &record.event {
             Event::Started { delegation, parent, depth, grant, .. } => {
-                let label = delegation.role.clone().or_else(|| delegation.agent.clone());
                 let node = self.enter(&record.session, parent.clone(), *depth, record.at);
                 node.face = delegation.face;
                 node.number = delegation.number;
                 node.max_turns = grant.turns;
                 node.report_bytes = delegation.report_bytes;
-                node.label = label.unwrap_or_else(|| "lead".to_owned());
+                node.label = delegation.label().to_owned();
                 if !delegation.task.is_empty() {
                     node.task = delegation.task.to_string();
                 }
@@ -310,7 +309,7 @@ impl Node {
             Event::ToolStarted { call, .. } => {
                 self.doing = Doing::Tool(self.calls.get(call).cloned().unwrap_or_default());
             }
-            Event::ToolEnded { call, output, spent } => {
+            Event::ToolEnded { call, output, spent, .. } => {
                 self.own = self.own.plus(*spent);
                 self.calls.remove(call);
                 self.tool_calls += 1;

@@ -142,6 +142,8 @@ impl Terms {
 pub(crate) struct Seat {
     pub(crate) external: Arc<dyn External>,
     pub(crate) session: SessionId,
+    /// The newest write of the tree when the session began.
+    pub(crate) since: u64,
 }
 
 impl Drop for Seat {

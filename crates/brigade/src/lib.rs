@@ -40,6 +40,7 @@ pub mod store;
 mod task;
 pub mod tool;
 mod tree;
+mod writes;
 
 pub use agents::Catalogue;
 pub use brigade_core as core;

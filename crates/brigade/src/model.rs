@@ -321,6 +321,11 @@ impl Ingest {
         Ok(None)
     }
 
+    /// The text that has arrived so far.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// What an external agent says that it used up.
     pub fn reported(&self) -> Reported {
         self.reported

@@ -7,6 +7,7 @@
 mod act;
 mod ask;
 mod compact;
+mod edit;
 mod group;
 mod hop;
 mod kin;
@@ -22,7 +23,9 @@ use brigade_core::event::{CallFault, Speaker, VERSION};
 use brigade_core::message::Stop;
 use brigade_core::money::Amount;
 use brigade_core::state::{CallProgress, Round, Step};
-use brigade_core::{CallId, Event, Face, Hash, Limit, Outcome, Record, SessionId, Spent, State, ToolOutput};
+use brigade_core::{
+    CallId, Event, Face, Hash, Limit, Outcome, Record, SeenFile, SessionId, Spent, State, ToolOutput,
+};
 use futures::StreamExt;
 use futures::channel::mpsc;
 use tokio::sync::watch;
@@ -68,11 +71,20 @@ pub(crate) enum Inbox {
     /// The caller stops this session.
     Cancel(Box<str>),
     /// A tool is done.
-    ToolDone(Box<(CallId, ToolOutput, Spent)>),
+    ToolDone(Box<ToolDone>),
     /// A child is done.
     ChildDone(Box<ChildEnd>),
     /// A child that waits may begin.
     Slot(Box<Slot>),
+}
+
+/// The end of a call.
+pub(crate) struct ToolDone {
+    pub(crate) call: CallId,
+    pub(crate) output: ToolOutput,
+    pub(crate) spent: Spent,
+    /// The file that the agent has seen through it.
+    pub(crate) seen: Option<SeenFile>,
 }
 
 pub(crate) struct ChildEnd {
@@ -132,7 +144,7 @@ pub(crate) struct Driver {
     /// How long the last word may take after that.
     grace: Duration,
     /// What is kept for this session where another program runs it.
-    _seat: Option<Box<Seat>>,
+    seat: Option<Box<Seat>>,
     /// Whether another program was at work on this round for an earlier runner, and knows nothing of this one.
     is_cut_off: bool,
 }
@@ -212,7 +224,7 @@ impl Driver {
             slot,
             deadline: None,
             grace: MOST_GRACE,
-            _seat: seat,
+            seat,
             is_cut_off: false,
         })
     }
@@ -321,7 +333,7 @@ impl Driver {
                 None => CallFault::Interrupted,
                 Some(_) => CallFault::Fatal { message: external::INTERRUPTED.to_owned() },
             };
-            self.record(Event::CallFailed { turn, attempt, cause, spent });
+            self.record(Event::call_failed(turn, attempt, cause, spent));
         }
     }
 
@@ -460,9 +472,8 @@ impl Driver {
                 self.record(Event::CancelAsked { by: by.into() });
             }
             Some(Inbox::ToolDone(done)) => {
-                let (call, output, spent) = *done;
                 self.running_tools -= 1;
-                self.answer_with(call, output, spent);
+                self.answer_with(*done);
             }
             Some(Inbox::ChildDone(end)) => self.child_done(*end)?,
             Some(Inbox::Slot(slot)) => {
@@ -517,17 +528,18 @@ impl Driver {
             Some(CallProgress::Started(intent)) => intent.lent,
             _ => Amount::default(),
         };
-        self.answer_with(call, output, Spent::doubtful(lent));
+        self.answer_with(ToolDone { call, output, spent: Spent::doubtful(lent), seen: None });
     }
 
-    fn answer_with(&mut self, call: CallId, output: ToolOutput, spent: Spent) {
+    fn answer_with(&mut self, done: ToolDone) {
+        let ToolDone { call, output, spent, seen } = done;
         if self.editing == Some(call) {
             self.editing = None;
         }
         self.in_flight.remove(&call);
         // What a call gives back may be what children wait for.
         self.waits_for_refund = false;
-        self.record(Event::ToolEnded { call, output, spent });
+        self.record(Event::ToolEnded { call, output, spent, seen: seen.map(Box::new) });
     }
 
     /// Becomes active: waits for a slot if it has none. What happens meanwhile is taken into account.

@@ -9,6 +9,7 @@ pub mod memory;
 mod purse;
 mod read;
 mod search;
+mod seen;
 mod shell;
 pub(crate) mod skill;
 mod web;
@@ -25,7 +26,7 @@ use brigade_core::event::Effect;
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::{Action, Kind, Subject};
-use brigade_core::{CallId, Hash, Hop, SessionId, ToolOutput, ToolSpec};
+use brigade_core::{CallId, Extent, Hash, Hop, SessionId, ToolOutput, ToolSpec};
 use brigade_sandbox::GuardCommand;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
@@ -33,11 +34,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub use files::{FileError, Files, Workspace};
+pub(crate) use files::shown;
+pub use files::{FileError, Files, FoundFile, Workspace};
 pub use memory::{Memory, MemoryError};
 pub use purse::Purse;
+pub(crate) use read::show_file;
 pub use read::{ListDir, ReadFile};
 pub use search::{Glob, Grep};
+pub use seen::SeenSlot;
 pub use shell::Shell;
 pub use web::{Search, SearchError, WebFetch, WebSearch, WebSettings};
 pub use write::{EditFile, WriteFile};
@@ -50,6 +54,7 @@ pub use write::{EditFile, WriteFile};
 /// * Failure is an output in words for the model, never a panic.
 /// * A tool whose [`Effect`] is `Pure` changes nothing outside itself: after a crash it runs again.
 /// * Files are reached through [`ToolContext::files`] only.
+/// * A tool that shows a file to the agent puts it into [`ToolContext::seen`]; otherwise the agent cannot change it.
 pub trait Tool: Send + Sync + 'static {
     /// The name that models call and rules match: lower-case letters, digits and `_`.
     const NAME: &'static str;
@@ -105,6 +110,8 @@ pub struct EditPlan {
     pub path: String,
     /// The hash of what it holds now; none where it does not exist.
     pub before: Option<Hash>,
+    /// How much of what it holds now the agent has to have seen.
+    pub needs: Extent,
     /// What it is to hold.
     pub content: Vec<u8>,
     /// What the model reads when it is done.
@@ -130,6 +137,8 @@ pub struct ToolContext {
     pub purse: Purse,
     /// Who is told how far the call is.
     pub teller: Teller,
+    /// Takes the file that the call shows to its agent.
+    pub seen: SeenSlot,
 }
 
 /// Tells whoever watches how far a call is. Nothing of it is kept.

@@ -26,10 +26,14 @@ use crate::slots::Slots;
 use crate::store::{Holder, Lease, Pos, Store, StoreError};
 use crate::task::AbortOnDrop;
 use crate::tool::{AnyTool, Files};
+use crate::writes::{Earlier, Writes};
 
 /// How often a lease that the store does not take back is offered again, and the pause before that.
 const MOST_RELEASES: u32 = 7200;
 const RELEASE_PAUSE: Duration = Duration::from_millis(500);
+
+/// How many facts are read at once in search of writes.
+const WRITES_PAGE: usize = 1000;
 
 /// The tools that an external agent can ask for.
 const EXTERNAL_TOOLS: [&str; 3] = ["read_file", "write_file", "shell"];
@@ -67,6 +71,8 @@ pub(crate) struct Tree {
     handed_over: RwLock<Vec<Lease>>,
     /// What runs them.
     adopted: Mutex<Vec<(SessionId, AbortOnDrop<()>)>>,
+    /// The files that sessions of the tree have written.
+    pub(crate) writes: Writes,
 }
 
 /// What follows from an agent, its authority and its depth: equal for equal siblings, and shared by them.
@@ -194,6 +200,7 @@ impl Tree {
             holder,
             handed_over: RwLock::default(),
             adopted: Mutex::default(),
+            writes: Writes::default(),
             core,
         }
     }
@@ -444,7 +451,26 @@ impl Tree {
     /// What ends with the session, where another program runs it.
     pub(crate) fn seat(&self, kit: &Kit, session: &SessionId) -> Option<Box<Seat>> {
         let external = self.settings().external.clone().filter(|_| kit.terms.is_some())?;
-        Some(Box::new(Seat { external, session: session.clone() }))
+        Some(Box::new(Seat { external, session: session.clone(), since: self.writes.newest() }))
+    }
+
+    /// The label of the session other than `reader` that left this content in a file. What this process did not see
+    /// itself is looked for in the store, once.
+    pub(crate) async fn writer(&self, path: &str, content: Hash, reader: &SessionId) -> Option<String> {
+        let known = self.writes.writer(path, content, reader);
+        if known.is_some() || self.writes.has_earlier() {
+            return known;
+        }
+        let (mut earlier, mut after) = (Earlier::default(), 0);
+        // A store that fails here fails the next append too, and says so there.
+        while let Ok(records) = self.store().tail(&self.root.root_id(), after, WRITES_PAGE).await
+            && let Some(last) = records.last()
+        {
+            after = last.pos;
+            records.into_iter().for_each(|record| earlier.apply(record));
+        }
+        self.writes.add_earlier(earlier.writes);
+        self.writes.writer(path, content, reader)
     }
 
     /// Skills belong to the definition of an agent: they are neither lent nor asked for.

@@ -11,7 +11,7 @@ use brigade::tool::{AnyTool, EditPlan, Files};
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
 use brigade_core::permission::{Action, Kind, Subject};
-use brigade_core::{ToolOutput, ToolSpec};
+use brigade_core::{Extent, ToolOutput, ToolSpec};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -108,15 +108,17 @@ impl AnyTool for Read {
             };
             let (files, path) = (context.files.clone(), text(&arguments, "path").to_owned());
             let shown = path.clone();
-            let read = tokio::task::spawn_blocking(move || files.read(&path, MOST_READ)).await;
-            let content = match read {
-                Ok(Ok(content)) => content,
+            let read = tokio::task::spawn_blocking(move || files.read_found(&path, MOST_READ)).await;
+            let found = match read {
+                Ok(Ok(found)) => found,
                 Ok(Err(error)) => return ToolOutput::error(error.to_string()),
                 Err(error) => return ToolOutput::error(format!("{shown} could not be read: {error}")),
             };
             let number = |key: &str| arguments.get(key).and_then(Value::as_u64);
-            let whole = String::from_utf8_lossy(&content);
+            let whole = String::from_utf8_lossy(&found.content);
             let part = lines(&whole, number("line"), number("limit"));
+            let extent = if part.len() == whole.len() { Extent::Whole } else { Extent::Part };
+            found.seen(extent).into_iter().for_each(|file| context.seen.put(file));
             let report = format!("Read {} bytes of {shown}", part.len());
             put_answer(&session, &arguments, &ReadTextFileResponse::new(part));
             ToolOutput::ok(report)

@@ -8,7 +8,7 @@ use brigade::core::permission::Mode;
 use brigade::core::{Event, Status};
 
 use super::support::check_laws;
-use super::world::{all_gone, calling, child_end, first_child, stage};
+use super::world::{all_gone, calling, child_end, first_child, scripted, stage};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_read_and_written_through_the_choke_point() {
@@ -37,6 +37,70 @@ async fn files_are_read_and_written_through_the_choke_point() {
         .filter(|event| matches!(event, Event::ToolStarted { effect: Effect::Edit, after: Some(_), .. }));
     assert_eq!(edits.count(), 1);
     check_laws(&stage.log(&ending.session).await);
+}
+
+/// An external agent with these orders beside a `Coder` that changes `a.txt` while it works; what the agent was answered.
+async fn beside_a_coder(orders: &str) -> Vec<String> {
+    let orders = serde_json::to_string(orders).unwrap();
+    let script = format!(
+        r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = {{ role = "Ext", task = {orders} }}
+[[reply.call]]
+tool = "delegate"
+arguments = {{ role = "Coder", task = "x" }}
+[[reply]]
+agent = "lead"
+text = "done"
+[[reply]]
+agent = "Coder"
+turn = 1
+[[reply.call]]
+tool = "read_file"
+arguments = {{ path = "a.txt" }}
+[[reply]]
+agent = "Coder"
+turn = 2
+delay_ms = 500
+[[reply.call]]
+tool = "write_file"
+arguments = {{ path = "a.txt", content = "coder" }}
+[[reply]]
+agent = "Coder"
+text = "coded"
+"#
+    );
+    let stage = scripted(&script, |settings, _| settings.permissions.mode = Mode::Auto);
+    std::fs::write(stage.path().join("a.txt"), "old").unwrap();
+    std::fs::write(stage.path().join("b.txt"), "old").unwrap();
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    assert_eq!(std::fs::read_to_string(stage.path().join("a.txt")).unwrap(), "external");
+    check_laws(&stage.log(&ending.session).await);
+    stage.answers(&first_child(&ending)).await
+}
+
+/// Waits until the file of the coder is written.
+const CODED: &str = "!run while ! grep -q coder a.txt; do sleep 0.05; done\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn write_over_a_write_of_this_tree_is_refused_once() {
+    let answers = beside_a_coder(&format!("{CODED}!write a.txt external\n!write a.txt external")).await;
+    assert_eq!(answers[1], "a.txt was changed by Coder since you read it; read it again.", "{answers:?}");
+    assert_eq!(answers[2], "Wrote 8 bytes to a.txt", "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn write_after_a_read_through_us_or_of_a_file_that_the_tree_left_alone_is_not_refused() {
+    let orders =
+        format!("{CODED}!write b.txt external\n!read a.txt\n!write a.txt external\n!write a.txt external");
+    let answers = beside_a_coder(&orders).await;
+    assert_eq!(answers[1], "Wrote 8 bytes to b.txt", "{answers:?}");
+    assert_eq!(answers[3..], ["Wrote 8 bytes to a.txt", "Wrote 8 bytes to a.txt"], "{answers:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -271,7 +271,7 @@ impl Began<'_> {
 
 /// The role of a delegation, or its agent.
 pub(crate) fn label(delegation: &Delegation) -> &str {
-    delegation.role.as_deref().or(delegation.agent.as_deref()).unwrap_or("lead")
+    delegation.label()
 }
 
 fn speaker(from: &Speaker) -> String {

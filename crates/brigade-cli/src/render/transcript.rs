@@ -317,12 +317,7 @@ mod tests {
             &log(vec![
                 started("the task"),
                 called(Purpose::Turn),
-                Event::CallFailed {
-                    turn: 1,
-                    attempt: 1,
-                    cause: CallFault::Interrupted,
-                    spent: Spent::default(),
-                },
+                Event::call_failed(1, 1, CallFault::Interrupted, Spent::default()),
                 Event::Resumed { epoch: 2, downtime: 90_000 },
                 replied(1, "", &[("shell", "{\"command\":\"make\"}"), ("shell", "no json")]),
                 asked(first),

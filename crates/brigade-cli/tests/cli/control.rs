@@ -54,6 +54,22 @@ fn an_interrupt_cancels_with_what_there_is() {
 }
 
 #[test]
+fn interrupt_while_the_model_answers_prints_the_partial_text() {
+    let home = Home::new();
+    let script = "[[reply]]\ntext = 'one two three four'\nchunks = 4\nchunk_delay_ms = 2000\n";
+    let mut running = Running::start(&home, script, &[]);
+    let first = running.wait_for("delta")["text"].as_str().unwrap().to_owned();
+    let id = running.session.clone();
+    running.signal(Signal::INT);
+    let (code, lines, _) = running.end();
+    assert_eq!(code, 130);
+    let report = lines.last().unwrap();
+    assert_eq!((report["status"].as_str(), report["result"].as_str()), (Some("cancelled"), Some(&*first)));
+    let shown = home.brigade(&["sessions", "show", &id]);
+    assert_eq!(shown.exits(0).stdout.matches(&first).count(), 1, "{}", shown.stdout);
+}
+
+#[test]
 fn a_second_interrupt_leaves_at_once() {
     let home = Home::new();
     let running = until_it_hangs(&home);

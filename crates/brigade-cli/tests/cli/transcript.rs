@@ -49,6 +49,13 @@ usage = { input = 4000, output = 20 }
 agent = "Fixer"
 turn = 1
 text = "I look first."
+usage = { input = 400, output = 20 }
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "parser.rs" }
+[[reply]]
+agent = "Fixer"
+turn = 2
 usage = { input = 500, output = 30 }
 [[reply.call]]
 tool = "edit_file"

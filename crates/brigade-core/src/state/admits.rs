@@ -21,7 +21,7 @@ impl State {
             Event::Replied { turn, .. } => {
                 running && self.open.as_ref().is_some_and(|open| open.turn == *turn)
             }
-            Event::CallFailed { turn, attempt, cause, spent } => {
+            Event::CallFailed { turn, attempt, cause, spent, .. } => {
                 // A request that was not sent has cost nothing: too dear, or too long for the window.
                 let is_unsent = match cause {
                     CallFault::Unaffordable => true,

@@ -12,6 +12,7 @@ use crate::grant::Budget;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Message, Stop, ToolCall};
 use crate::permission::Rule;
+use crate::seen::SeenFile;
 use crate::text::Text;
 
 impl State {
@@ -62,6 +63,11 @@ impl State {
     /// What a person has permitted this session for good.
     pub fn always(&self) -> &[Rule] {
         &self.always
+    }
+
+    /// The content of a file as the agent last saw it, by the path in the workspace; none if that is not known.
+    pub fn seen(&self, path: &str) -> Option<&SeenFile> {
+        self.seen.as_ref().and_then(|files| files.get(path))
     }
 
     /// The id.

@@ -2,6 +2,8 @@
 
 mod limits;
 mod long;
+mod partial;
+mod seen;
 
 use super::*;
 use crate::delegation::Face;
@@ -90,7 +92,7 @@ fn failed(turn: u32, attempt: u32, cause: CallFault) -> Event {
         CallFault::Interrupted | CallFault::Stopped => Spent::doubtful(tokens(100)),
         _ => Spent::default(),
     };
-    Event::CallFailed { turn, attempt, cause, spent }
+    Event::call_failed(turn, attempt, cause, spent)
 }
 
 fn transient() -> CallFault {
@@ -693,7 +695,7 @@ fn carry_on(story: &mut Story) {
     if let Some(open) = story.state.open_call().cloned() {
         let spent = Spent::doubtful(open.reserved);
         let cause = CallFault::Interrupted;
-        story.then(Event::CallFailed { turn: open.turn, attempt: open.attempt, cause, spent });
+        story.then(Event::call_failed(open.turn, open.attempt, cause, spent));
     }
     for _ in 0..100 {
         match story.state.next() {
@@ -1330,7 +1332,7 @@ fn hostile_numbers_do_no_harm() {
             grant: grant(most, Budget::UNLIMITED),
         },
         Event::Returned { child: root().child(far), outcome: Outcome::new(Status::Done, blob()), spent },
-        Event::CallFailed { turn: most, attempt: most, cause: transient(), spent },
+        Event::call_failed(most, most, transient(), spent),
         Event::Compacted { summary: blob(), keep_from: 0 },
         Event::Compacted { summary: blob(), keep_from: most },
         Event::Resumed { epoch: u64::MAX, downtime: u64::MAX },

@@ -201,6 +201,13 @@ impl Transcript {
         self.closed();
     }
 
+    /// Keeps the text of a reply that was stopped as the last one. Requests do not carry it.
+    pub(super) fn broke_off(&mut self, text: &Text) {
+        if !text.is_empty() {
+            self.last_text = text.clone();
+        }
+    }
+
     pub(super) fn answered(&mut self, call: CallId, output: &ToolOutput) {
         self.grow(output.text.len());
         let Some(at) = self.last_reply else { return };

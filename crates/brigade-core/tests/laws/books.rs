@@ -259,7 +259,7 @@ impl Run {
         self.named.clear();
         if let Some(open) = self.state.open_call().cloned() {
             let (cause, spent) = (CallFault::Interrupted, Spent::doubtful(open.reserved));
-            self.record(Event::CallFailed { turn: open.turn, attempt: open.attempt, cause, spent }, world);
+            self.record(Event::call_failed(open.turn, open.attempt, cause, spent), world);
             // The same turn is asked again, with the next attempt.
             assert_eq!(self.state.upcoming(), (open.turn, open.attempt + 1));
         }
@@ -405,7 +405,7 @@ impl Run {
                 Spent { usage, usd: used.usd, agents: lent.agents, ..Spent::default() }
             }
         };
-        Event::ToolEnded { call, output: ToolOutput::ok("out"), spent }
+        Event::ToolEnded { call, output: ToolOutput::ok("out"), spent, seen: None }
     }
 
     fn delegated(&mut self, call: CallId, world: &mut World) -> Event {
@@ -501,7 +501,7 @@ impl Run {
             CallFault::Stopped => Spent::doubtful(open.reserved),
             _ => Spent { held: held(open.reserved, world), ..Spent::default() },
         };
-        Event::CallFailed { turn, attempt, cause, spent }
+        Event::call_failed(turn, attempt, cause, spent)
     }
 
     /// Offers a fact that nobody asked for; what is not admitted does not happen.
@@ -545,7 +545,7 @@ impl Run {
             },
             12 => Event::Compacted { summary: "so far".into(), keep_from: turn },
             13 => Event::Resumed { epoch: 1, downtime: 1 },
-            _ => Event::CallFailed { turn, attempt, cause: CallFault::Unaffordable, spent: Spent::default() },
+            _ => Event::call_failed(turn, attempt, CallFault::Unaffordable, Spent::default()),
         };
         self.offer(event, world);
     }

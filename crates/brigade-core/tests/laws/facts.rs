@@ -73,7 +73,13 @@ pub(crate) fn samples() -> Vec<Event> {
         Event::Replied { turn: 1, reply, spent },
         Event::Replied { turn: 1, reply: Reply::default(), spent: Spent::default() },
         Event::tool_ended(call, ToolOutput::error(text())),
-        Event::ToolEnded { call, output: ToolOutput::ok(""), spent },
+        Event::ToolEnded { call, output: ToolOutput::ok(""), spent, seen: None },
+        Event::ToolEnded {
+            call,
+            output: ToolOutput::ok(""),
+            spent: Spent::default(),
+            seen: Some(Box::new(SeenFile { path: "p".to_owned(), hash, extent: Extent::Part })),
+        },
         Event::Delegated {
             call,
             child: session.child_of_many(call, 4),
@@ -106,7 +112,9 @@ pub(crate) fn samples() -> Vec<Event> {
         CallFault::Cut { message: "m".to_owned() },
         CallFault::Unaffordable,
     ];
-    events.extend(faults.map(|cause| Event::CallFailed { turn: 1, attempt: 2, cause, spent }));
+    events.extend(faults.map(|cause| Event::call_failed(1, 2, cause, spent)));
+    let partial = Some(text());
+    events.push(Event::CallFailed { turn: 1, attempt: 2, cause: CallFault::Stopped, spent, partial });
     for effect in [Effect::Pure, Effect::Keyed, Effect::Edit, Effect::Opaque] {
         for (before, after) in [(None, None), (None, Some(hash)), (Some(hash), Some(hash))] {
             for lent in [Amount::default(), amount] {

@@ -14,9 +14,9 @@ use brigade_core::state::{CallProgress, Round};
 use brigade_core::text::{Aside, cut};
 use brigade_core::view::Tree;
 use brigade_core::{
-    Amount, Authority, Budget, CallId, Delegation, Event, Face, Grant, Hash, Hop, Limit, Message, Outcome,
-    Price, Purpose, Record, Reply, SessionId, Spent, State, Status, Step, Text, ToolCall, ToolOutput, Usage,
-    json,
+    Amount, Authority, Budget, CallId, Delegation, Event, Extent, Face, Grant, Hash, Hop, Limit, Message,
+    Outcome, Price, Purpose, Record, Reply, SeenFile, SessionId, Spent, State, Status, Step, Text, ToolCall,
+    ToolOutput, Usage, json,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;

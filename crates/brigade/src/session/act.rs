@@ -9,13 +9,13 @@ use brigade_core::grant::Access;
 use brigade_core::message::Stop;
 use brigade_core::permission::{Action, Kind, Subject};
 use brigade_core::state::{CallProgress, Intent};
-use brigade_core::{Amount, Budget, CallId, Event, Hash, Spent, ToolCall, ToolOutput, json};
+use brigade_core::{Budget, CallId, Event, SeenFile, Spent, ToolCall, ToolOutput, json};
 use serde_json::Value;
 
 use super::ask::{Judgement, Leave, denial};
-use super::{Driver, Fatal, Inbox};
+use super::{Driver, Fatal, Inbox, ToolDone};
 use crate::live::Live;
-use crate::tool::{AnyTool, EditPlan, Files, Purse, Teller, ToolContext};
+use crate::tool::{AnyTool, EditPlan, Purse, SeenSlot, Teller, ToolContext};
 
 /// How long a tool may take to end after it was told to stop.
 const STOP_TIME: Duration = Duration::from_secs(1);
@@ -23,9 +23,9 @@ const STOP_TIME: Duration = Duration::from_secs(1);
 const STALE_TIME: Duration = Duration::from_secs(10);
 
 /// What is to happen with a call once its intent is durable.
-enum Work {
+pub(super) enum Work {
     Run { call: CallId, tool: Arc<dyn AnyTool>, arguments: Value, lent: Option<Budget> },
-    Write { call: CallId, plan: EditPlan },
+    Write { call: CallId, plan: EditPlan, seen: SeenFile },
 }
 
 impl Driver {
@@ -86,7 +86,11 @@ impl Driver {
     }
 
     /// A call that is new. Delegation and messages are things that the driver itself knows how to do.
-    async fn start(&mut self, call: CallId, written: &ToolCall) -> Result<Option<Work>, ToolOutput> {
+    pub(super) async fn start(
+        &mut self,
+        call: CallId,
+        written: &ToolCall,
+    ) -> Result<Option<Work>, ToolOutput> {
         if DELEGATION_TOOLS.contains(&written.name.as_str()) {
             return self.ask_for_children(call, written).await.map(|()| None);
         }
@@ -113,7 +117,7 @@ impl Driver {
                 return Ok(None);
             }
             self.editing = Some(call);
-            return self.start_edit(call, tool, arguments).await.map(Some);
+            return self.start_edit(call, tool, arguments).await;
         }
         let lent = tool.hands_on().then(|| self.far_share());
         let granted = self.state.ledger().granted();
@@ -121,33 +125,6 @@ impl Driver {
         let effect = tool.effect();
         self.record(Event::ToolStarted { call, effect, before: None, after: None, lent: loan });
         Ok(Some(Work::Run { call, tool, arguments, lent }))
-    }
-
-    /// Goes on with edits that waited for another one.
-    pub(super) async fn run_deferred(&mut self) -> Result<(), Fatal> {
-        while self.editing.is_none()
-            && let Some(call) = self.deferred.pop_front()
-        {
-            self.in_flight.remove(&call);
-            self.run_calls(vec![call]).await?;
-        }
-        Ok(())
-    }
-
-    async fn start_edit(
-        &mut self,
-        call: CallId,
-        tool: Arc<dyn AnyTool>,
-        arguments: Value,
-    ) -> Result<Work, ToolOutput> {
-        let files = self.kit.files.clone();
-        let planned = tokio::task::spawn_blocking(move || tool.plan(arguments, &files)).await;
-        let plan = planned
-            .map_err(|error| ToolOutput::error(format!("The edit could not be planned: {error}")))??;
-        let after = Some(Hash::of(&plan.content));
-        let (before, lent) = (plan.before, Amount::default());
-        self.record(Event::ToolStarted { call, effect: Effect::Edit, before, after, lent });
-        Ok(Work::Write { call, plan })
     }
 
     /// The choke point: no tool runs that does not pass here. None where a person is asked first.
@@ -243,46 +220,9 @@ impl Driver {
         Ok(None)
     }
 
-    /// The content decides whether an edit happened.
-    async fn edit_in_doubt(
-        &mut self,
-        call: CallId,
-        written: &ToolCall,
-        before: Option<Hash>,
-        after: Option<Hash>,
-    ) -> Result<Option<Work>, Fatal> {
-        let files: Files = self.kit.files.clone();
-        let path = json::parse(written.arguments.as_str())
-            .ok()
-            .and_then(|value| value.get("path").and_then(Value::as_str).map(str::to_owned))
-            .unwrap_or_default();
-        let shown = path.clone();
-        let now = tokio::task::spawn_blocking(move || files.hash(&path)).await;
-        match now {
-            Ok(Ok(now)) if now.is_some() && now == after => {
-                let text = format!("{shown} has the new content (the runner ended right after writing it)");
-                self.answer(call, ToolOutput::ok(text));
-            }
-            Ok(Ok(now)) if now == before && self.state.stopping().is_none() => {
-                match self.start(call, written).await {
-                    Ok(work) => return Ok(work),
-                    Err(output) => self.answer(call, output),
-                }
-            }
-            Ok(Ok(now)) if now == before => {
-                self.answer(call, ToolOutput::error("interrupted: the file was not changed"));
-            }
-            _ => {
-                let text =
-                    format!("interrupted, outcome unknown: {shown} has other content than before or after");
-                self.answer(call, ToolOutput::error(text));
-            }
-        }
-        Ok(None)
-    }
-
     /// Runs a call whose intent is durable.
     fn launch(&mut self, work: Work) {
+        let seen = SeenSlot::default();
         let (call, purse, future) = match work {
             Work::Run { call, tool, arguments, lent } => {
                 let purse = lent.map(Purse::new).unwrap_or_default();
@@ -296,23 +236,13 @@ impl Driver {
                     hop: self.hop().lending(lent.unwrap_or_else(nothing)),
                     purse: purse.clone(),
                     teller: self.teller(),
+                    seen: seen.clone(),
                 };
                 let run = async move { tool.run(arguments, &context).await };
                 (call, purse, futures::future::Either::Left(run))
             }
-            Work::Write { call, plan } => {
-                let files = self.kit.files.clone();
-                let write = async move {
-                    let path = plan.path.clone();
-                    let done = tokio::task::spawn_blocking(move || {
-                        files.replace(&plan.path, &plan.content, plan.before).map(|()| plan.report)
-                    });
-                    match done.await {
-                        Ok(Ok(report)) => ToolOutput::ok(report),
-                        Ok(Err(error)) => ToolOutput::error(error.to_string()),
-                        Err(error) => ToolOutput::error(format!("{path} could not be written: {error}")),
-                    }
-                };
+            Work::Write { call, plan, seen: file } => {
+                let write = self.write(plan, file, seen.clone());
                 (call, Purse::default(), futures::future::Either::Right(write))
             }
         };
@@ -321,7 +251,7 @@ impl Driver {
             matches!(self.state.call(call).map(|state| &state.progress), Some(CallProgress::Started(_)));
         if !intent_stands || self.state.stopping().is_some() {
             let output = ToolOutput::error("Not started: the session was stopped");
-            self.answer_with(call, output, Spent::default());
+            self.answer_with(ToolDone { call, output, spent: Spent::default(), seen: None });
             return;
         }
         self.running_tools += 1;
@@ -333,11 +263,17 @@ impl Driver {
                 tokio::time::sleep(STOP_TIME).await;
             };
             let safe = futures::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(future));
-            let output = tokio::select! {
-                output = safe => output.unwrap_or_else(|_| ToolOutput::error("The tool failed in an unexpected way")),
-                () = told_to_stop => ToolOutput::error("interrupted, outcome unknown: it did not stop in time"),
+            let (output, seen) = tokio::select! {
+                output = safe => match output {
+                    Ok(output) => (output, seen.take()),
+                    Err(_) => (ToolOutput::error("The tool failed in an unexpected way"), None),
+                },
+                () = told_to_stop => {
+                    (ToolOutput::error("interrupted, outcome unknown: it did not stop in time"), None)
+                }
             };
-            let _ = sender.unbounded_send(Inbox::ToolDone(Box::new((call, output, purse.spent()))));
+            let done = ToolDone { call, output, spent: purse.spent(), seen };
+            let _ = sender.unbounded_send(Inbox::ToolDone(Box::new(done)));
         });
     }
 

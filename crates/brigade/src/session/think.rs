@@ -8,6 +8,7 @@ use brigade_core::event::{CallFault, Speaker};
 use brigade_core::message::Stop;
 use brigade_core::money::Amount;
 use brigade_core::state::{Digest, MAX_ATTEMPTS, Meter, Shortfall, Worst};
+use brigade_core::text::Text;
 use brigade_core::{Event, Hash, Purpose, Reply, Spent, Usage};
 use futures::StreamExt;
 use tokio::time::Instant;
@@ -58,6 +59,8 @@ struct Ask {
     worst: Worst,
     /// What is to be summarised, where that is the purpose.
     digest: Option<Digest>,
+    /// The text that had arrived when the session was stopped.
+    partial: Option<Text>,
 }
 
 /// How a call ended.
@@ -105,7 +108,7 @@ impl Driver {
         {
             return Ok(());
         }
-        let Some(ask) = self.ask(purpose) else { return Ok(()) };
+        let Some(mut ask) = self.ask(purpose) else { return Ok(()) };
         let Ask { purpose, turn, attempt, worst, .. } = ask;
         let request = match &ask.digest {
             Some(digest) => Hash::of(digest.text.as_bytes()),
@@ -131,7 +134,7 @@ impl Driver {
                 let message = external::INTERRUPTED.to_owned();
                 Heard::Fault(CallFault::Fatal { message }, Cost::Doubtful)
             }
-            _ => self.converse(&ask).await?,
+            _ => self.converse(&mut ask).await?,
         };
         self.settle(heard, ask);
         Ok(())
@@ -162,7 +165,7 @@ impl Driver {
             None => self.state.worst_case(&meter, purpose),
         };
         match worst {
-            Ok(worst) => Some(Ask { purpose, turn, attempt, worst, digest }),
+            Ok(worst) => Some(Ask { purpose, turn, attempt, worst, digest, partial: None }),
             Err(shortfall) => {
                 self.cannot_pay(purpose, shortfall, turn, attempt);
                 None
@@ -187,8 +190,8 @@ impl Driver {
 
     /// Records that a wrap-up call or a report was not sent, and never will be.
     fn give_up_call(&mut self, turn: u32, attempt: u32) {
-        let (cause, spent) = (CallFault::Unaffordable, Spent::default());
-        self.record(Event::CallFailed { turn, attempt, cause, spent });
+        let cause = CallFault::Unaffordable;
+        self.record(Event::call_failed(turn, attempt, cause, Spent::default()));
     }
 
     /// Refuses a request that the model cannot read, before anything is spent on it.
@@ -203,7 +206,7 @@ impl Driver {
              {window}. Shorten the task, or choose a model with a larger window."
         );
         let cause = self.or_another_model(CallFault::Overflow { message });
-        self.record(Event::CallFailed { turn, attempt, cause, spent: Spent::default() });
+        self.record(Event::call_failed(turn, attempt, cause, Spent::default()));
     }
 
     /// Tells an agent that it repeats itself, and stops one that does not listen.
@@ -267,9 +270,14 @@ impl Driver {
 
     /// Sends the request and listens. Of an external agent that failed or was stopped, what it has said of its work
     /// until then is known.
-    async fn converse(&mut self, ask: &Ask) -> Result<Heard, Fatal> {
+    async fn converse(&mut self, ask: &mut Ask) -> Result<Heard, Fatal> {
         let mut ingest = Ingest::default();
         let heard = self.listen(ask, &mut ingest).await?;
+        // A summary of earlier turns is not a text of the agent.
+        let is_stopped = matches!(heard, Heard::Fault(CallFault::Stopped, _));
+        if is_stopped && ask.purpose != Purpose::Compaction && !ingest.text().trim().is_empty() {
+            ask.partial = Some(ingest.text().into());
+        }
         Ok(match heard {
             Heard::Fault(cause, Cost::Doubtful) if self.kit.terms.is_some() => {
                 let used = Used { usage: Usage::default(), estimated: 0, reported: ingest.reported() };
@@ -404,7 +412,7 @@ impl Driver {
     }
 
     fn settle(&mut self, heard: Heard, ask: Ask) {
-        let Ask { turn, attempt, worst, digest, .. } = ask;
+        let Ask { turn, attempt, worst, digest, partial, .. } = ask;
         match (heard, digest) {
             (Heard::Reply(reply, used), None) => {
                 let spent = Spent { turns: 1, ..self.cost(used, worst.amount) };
@@ -424,7 +432,7 @@ impl Driver {
                     Cost::Known(used) => self.cost(used, worst.amount),
                 };
                 let cause = self.or_another_model(cause);
-                self.record(Event::CallFailed { turn, attempt, cause, spent });
+                self.record(Event::CallFailed { turn, attempt, cause, spent, partial });
             }
         }
     }

@@ -18,11 +18,11 @@ mod workspace;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brigade_core::Hash;
 use brigade_core::permission::{Action, Kind, Permissions, Subject, Verdict};
+use brigade_core::{Extent, Hash, SeenFile};
 use rustix::io::Errno;
 
 pub(super) use blocking::blocking;
@@ -31,7 +31,7 @@ pub(super) use lines::{Lines, Rest};
 pub(super) use replace::Target;
 pub(super) use walk::{Cut, EntryKind, Stop};
 pub use workspace::Workspace;
-pub(super) use workspace::shown;
+pub(crate) use workspace::shown;
 
 use beneath::READ;
 use workspace::{Asked, Given, require_regular};
@@ -48,6 +48,31 @@ pub struct Files {
     workspace: Workspace,
     permissions: Arc<Permissions>,
     paths: Arc<BTreeSet<String>>,
+}
+
+/// A file that is open for reading.
+pub(super) struct Opened {
+    pub(super) file: File,
+    /// How large it says that it is.
+    pub(super) size: u64,
+    /// Where it is, relative to the root, without links.
+    pub(super) real: PathBuf,
+}
+
+/// A file with all that it held when it was read.
+#[derive(Debug)]
+pub struct FoundFile {
+    real: PathBuf,
+    /// What it held.
+    pub content: Vec<u8>,
+}
+
+impl FoundFile {
+    /// The file as seen by an agent that is shown this much of it. A file whose name is not UTF-8 cannot be changed,
+    /// and whether it was seen does not matter.
+    pub fn seen(&self, extent: Extent) -> Option<SeenFile> {
+        Some(SeenFile { path: self.real.to_str()?.to_owned(), hash: Hash::of(&self.content), extent })
+    }
 }
 
 impl Files {
@@ -69,27 +94,38 @@ impl Files {
 
     /// Reads a whole file of at most `max_bytes`.
     pub fn read(&self, path: &str, max_bytes: u64) -> Result<Vec<u8>, FileError> {
-        let (file, size) = self.open(path)?;
+        self.read_found(path, max_bytes).map(|found| found.content)
+    }
+
+    /// Reads a whole file of at most `max_bytes`, and says which file that is.
+    pub fn read_found(&self, path: &str, max_bytes: u64) -> Result<FoundFile, FileError> {
+        let Opened { file, size, real } = self.open(path)?;
         let too_large = || FileError::TooLarge { path: shown(path), cap: max_bytes };
         if size > max_bytes {
             return Err(too_large());
         }
-        read_bounded(file, max_bytes)
+        let content = read_bounded(file, max_bytes)
             .map_err(|cause| FileError::from_system(path, cause))?
-            .ok_or_else(too_large)
+            .ok_or_else(too_large)?;
+        Ok(FoundFile { real, content })
     }
 
     /// The hash of what a file holds; none where it does not exist.
     pub fn hash(&self, path: &str) -> Result<Option<Hash>, FileError> {
-        match self.read(path, MAX_EDIT_BYTES) {
-            Ok(content) => Ok(Some(Hash::of(&content))),
+        Ok(self.found(path)?.map(|found| Hash::of(&found.content)))
+    }
+
+    /// A file that may be changed, with all that it holds; none if it does not exist.
+    pub(crate) fn found(&self, path: &str) -> Result<Option<FoundFile>, FileError> {
+        match self.read_found(path, MAX_EDIT_BYTES) {
+            Ok(found) => Ok(Some(found)),
             Err(FileError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Opens a regular file for reading and says how large it is.
-    pub(super) fn open(&self, path: &str) -> Result<(File, u64), FileError> {
+    /// Opens a regular file for reading.
+    pub(super) fn open(&self, path: &str) -> Result<Opened, FileError> {
         let given = self.workspace.given(path)?;
         self.admit_name(&given, Kind::Pure)?;
         for _ in 0..ATTEMPTS {
@@ -104,7 +140,7 @@ impl Files {
             let stat =
                 rustix::fs::fstat(&file).map_err(|errno| FileError::from_system(&given.shown, errno))?;
             require_regular(&given.shown, &stat)?;
-            return Ok((file, u64::try_from(stat.st_size).unwrap_or(0)));
+            return Ok(Opened { file, size: u64::try_from(stat.st_size).unwrap_or(0), real: found.real });
         }
         Err(FileError::Busy { path: given.shown })
     }

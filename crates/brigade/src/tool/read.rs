@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::files::{EntryKind, Lines, Rest, blocking, shown};
-use super::{FileError, Files, Tool, ToolContext};
+use super::{FileError, Files, SeenSlot, Tool, ToolContext};
 
 /// How much of a file one call returns.
 const MAX_READ_BYTES: usize = 256 * 1024;
@@ -59,12 +59,18 @@ impl Tool for ReadFile {
     }
 
     async fn run(&self, input: ReadFileInput, context: &ToolContext) -> ToolOutput {
-        let files = context.files.clone();
-        blocking(TIME_LIMIT, move |_| read_file(&files, &input).unwrap_or_else(ToolOutput::from)).await
+        let (files, seen) = (context.files.clone(), context.seen.clone());
+        blocking(TIME_LIMIT, move |_| read_file(&files, &input, &seen).unwrap_or_else(ToolOutput::from)).await
     }
 }
 
-fn read_file(files: &Files, input: &ReadFileInput) -> Result<ToolOutput, FileError> {
+/// Shows all of a file, as far as one call can.
+pub(crate) fn show_file(files: &Files, path: &str, seen: &SeenSlot) -> ToolOutput {
+    let input = ReadFileInput { path: path.to_owned(), offset: None, limit: None };
+    read_file(files, &input, seen).unwrap_or_else(ToolOutput::from)
+}
+
+fn read_file(files: &Files, input: &ReadFileInput, seen: &SeenSlot) -> Result<ToolOutput, FileError> {
     let first = input.offset.unwrap_or(1).max(1);
     let limit = input.limit.unwrap_or(u64::MAX);
     if limit == 0 {
@@ -82,6 +88,9 @@ fn read_file(files: &Files, input: &ReadFileInput) -> Result<ToolOutput, FileErr
             lines.skipped
         );
         return Ok(ToolOutput::error(text));
+    }
+    if let Some(file) = &lines.seen {
+        seen.put(file.clone());
     }
     Ok(ToolOutput::ok(render(&lines, first)))
 }

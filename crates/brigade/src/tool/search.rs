@@ -99,7 +99,7 @@ fn grep(files: &Files, input: &GrepInput, stop: &Stop) -> Result<ToolOutput, Too
     let mut cut = match walked {
         Ok(cut) => cut,
         Err(FileError::NotAFolder { .. }) => {
-            let (file, _) = files.open(&input.path)?;
+            let file = files.open(&input.path)?.file;
             let _ = search.file(&input.path, file);
             None
         }

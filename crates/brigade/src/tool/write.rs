@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use brigade_core::text::cut;
-use brigade_core::{Hash, ToolOutput};
+use brigade_core::{Extent, Hash, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use similar::{Algorithm, TextDiff};
@@ -39,8 +39,8 @@ impl EditTool for WriteFile {
     type Input = WriteFileInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Create a file of the workspace, or replace all that it holds. Missing folders are made. To change a part of \
-         a file, use edit_file."
+        "Create a file of the workspace, or replace all that it holds. Missing folders are made. A file that exists \
+         has to be read in full first, and again if it was changed since. To change a part of a file, use edit_file."
             .into()
     }
 
@@ -57,7 +57,8 @@ impl EditTool for WriteFile {
             Some(_) => format!("Wrote {bytes} bytes to {name}"),
             None => format!("Created {name} with {bytes} bytes"),
         };
-        Ok(EditPlan { path, before: before.as_deref().map(Hash::of), content, report })
+        let before = before.as_deref().map(Hash::of);
+        Ok(EditPlan { path, before, needs: Extent::Whole, content, report })
     }
 }
 
@@ -86,7 +87,7 @@ impl EditTool for EditFile {
 
     fn description(&self) -> Cow<'static, str> {
         "Replace a piece of text in a file of the workspace. The old text must occur exactly once, unless replace_all \
-         is true. Read the file first."
+         is true. The file, or the part to change, has to be read first, and again if it was changed since."
             .into()
     }
 
@@ -122,7 +123,8 @@ impl EditTool for EditFile {
         let content = replaced(&before, &places, &input.old, &input.new)?;
         let times = if places.len() == 1 { String::new() } else { format!(" in {} places", places.len()) };
         let report = format!("Changed {name}{times}\n{}", diff(&before, &content));
-        Ok(EditPlan { path: target.path, before: Some(Hash::of(&before)), content, report })
+        let (path, before) = (target.path, Some(Hash::of(&before)));
+        Ok(EditPlan { path, before, needs: Extent::Part, content, report })
     }
 }
 

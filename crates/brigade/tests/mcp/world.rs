@@ -146,6 +146,7 @@ impl World {
                 let told = self.told.clone();
                 move |line| told.lock().unwrap().push(line)
             }),
+            seen: brigade::tool::SeenSlot::default(),
         };
         self::tool(servers, tool).run(arguments, &context).await
     }

@@ -36,6 +36,7 @@ impl World {
             hop: brigade_core::Hop::default(),
             purse: brigade::tool::Purse::default(),
             teller: brigade::tool::Teller::default(),
+            seen: brigade::tool::SeenSlot::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(self.toolbox.get(tool).unwrap().run(arguments, &context))

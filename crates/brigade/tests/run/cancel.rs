@@ -118,6 +118,74 @@ async fn partial_results_are_kept() {
     assert_eq!(answers[1], "[Right]: right");
 }
 
+/// A child that streams a text in pieces, and a call after it.
+const STREAMING: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Writer", task = "x" }
+[[reply]]
+agent = "Writer"
+text = "one two three four five six"
+chunks = 6
+chunk_delay_ms = 400
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "made", content = "x" }
+[[reply]]
+agent = "lead"
+text = "all"
+"#;
+
+#[tokio::test]
+async fn child_cancelled_while_it_streams_returns_its_partial_text() {
+    let stage = Stage::new(STREAMING);
+    let runtime = stage.runtime();
+    let prepared = runtime.prepare(brigade::Task::new("the task")).await.unwrap();
+    let root = prepared.session().clone();
+    let child = root.child("1-0".parse().unwrap());
+    let mut watch = prepared.watch();
+    let run = prepared.start();
+    let mut streamed = String::new();
+    while streamed.len() < 8 {
+        if let Live::Delta { session, text, .. } = watch.next().await.unwrap() {
+            assert_eq!(session, child);
+            streamed.push_str(&text);
+        }
+    }
+    runtime.cancel(&child, "the person").await.unwrap();
+    let ending = end(run).await.unwrap();
+    assert_eq!(ending.outcome.status, Status::Done);
+    let answer = stage.answers(&root).await.remove(0);
+    assert!(answer.starts_with("Sub-agent 'Writer' failed: cancelled by the person"), "{answer}");
+    let (_, kept) = answer.split_once("What there is so far:\n").unwrap();
+    assert!(kept.starts_with(&streamed) && "one two three four five six".starts_with(kept), "{answer}");
+    assert!(kept.len() < "one two three four five six".len(), "{answer}");
+    assert!(!stage.path().join("made").exists(), "no call of a partial reply runs");
+    check_laws(&stage.log(&root).await);
+}
+
+#[tokio::test]
+async fn child_stopped_by_its_time_limit_without_a_last_word_returns_its_partial_text() {
+    let script = STREAMING.replace(
+        "agent = \"lead\"\ntext",
+        "agent = \"Writer\"\npurpose = \"grace\"\nfault = \"refused\"\n[[reply]]\nagent = \"lead\"\ntext",
+    );
+    let script =
+        script.replace("agent = \"Writer\"\ntext", "agent = \"Writer\"\nturn = 1\npurpose = \"turn\"\ntext");
+    let stage = Stage::with(&script, |settings| {
+        settings.limits.child_timeout = Duration::from_millis(900);
+    });
+    let ending = stage.run().await;
+    let child = ending.session.child("1-0".parse().unwrap());
+    let events = stage.events(&child).await;
+    let Some(Event::Ended { outcome, .. }) = events.last() else { panic!("{events:?}") };
+    assert!(outcome.text.as_str().starts_with("one"), "{outcome:?}");
+    check_laws(&stage.log(&ending.session).await);
+}
+
 #[tokio::test]
 async fn resume_completes_a_cancellation_that_a_crash_interrupted() {
     let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");

@@ -61,11 +61,17 @@ turn = 1
 tool = "message"
 arguments = { text = "still here" }
 [[reply.call]]
+tool = "read_file"
+arguments = { path = "notes.txt" }
+[[reply]]
+agent = "Right"
+turn = 2
+[[reply.call]]
 tool = "edit_file"
 arguments = { path = "notes.txt", old = "before", new = "after" }
 [[reply]]
 agent = "Right"
-turn = 2
+turn = 3
 [[reply.call]]
 tool = "delegate"
 arguments = { role = "RightLeaf", task = "c" }

@@ -13,6 +13,11 @@ const TWO_EDITS: &str = r#"
 [[reply]]
 turn = 1
 [[reply.call]]
+tool = "read_file"
+arguments = { path = "a.txt" }
+[[reply]]
+turn = 2
+[[reply.call]]
 tool = "edit_file"
 arguments = { path = "a.txt", old = "one", new = "1" }
 [[reply.call]]

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use brigade_core::{Extent, Hash, SeenFile};
 use serde_json::json;
 
 use super::world::World;
@@ -115,4 +116,42 @@ fn names_cannot_fake_lines_and_need_not_be_text() {
     assert_eq!(world.ok("read_file", json!({ "path": "link" })), "found");
     let error = world.edit("write_file", json!({ "path": "link", "content": "x" })).unwrap_err();
     assert!(error.contains("not valid UTF-8"), "{error}");
+}
+
+#[test]
+fn read_file_records_the_file_by_its_place_and_the_hash_of_all_of_it() {
+    let world = World::new();
+    let content = "one\ntwo\nthree\n";
+    world.put("d/a", content).link("l", "d/a");
+    let whole = world.path("d/a").display().to_string();
+    let seen = |arguments: serde_json::Value| {
+        let context = world.context();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let toolbox = brigade::tool::Toolbox::standard();
+        let tool = if arguments.get("pattern").is_some() { "grep" } else { "read_file" };
+        runtime.block_on(toolbox.get(tool).unwrap().run(arguments, &context));
+        context.seen.take()
+    };
+    let file = |extent| Some(SeenFile { path: "d/a".to_owned(), hash: Hash::of(content.as_bytes()), extent });
+    for path in ["d/a", "./d//a", "d/../d/a", "l", &whole] {
+        assert_eq!(seen(json!({ "path": path })), file(Extent::Whole), "{path}");
+    }
+    for part in [json!({ "path": "d/a", "offset": 2 }), json!({ "path": "d/a", "limit": 2 })] {
+        assert_eq!(seen(part.clone()), file(Extent::Part), "{part}");
+    }
+    assert_eq!(seen(json!({ "path": "d/a", "limit": 3 })), file(Extent::Whole));
+    assert_eq!(seen(json!({ "path": "d/a", "offset": 4 })), None);
+    assert_eq!(seen(json!({ "path": "none" })), None);
+    assert_eq!(seen(json!({ "pattern": "one" })), None);
+    // What one call cannot show in full, or cannot be changed, is no more than a part, or nothing.
+    world
+        .put("long", "x".repeat(300 << 10))
+        .put("many", "line\n".repeat(100_000))
+        .put("huge", "line\n".repeat(4 << 20));
+    assert_eq!(seen(json!({ "path": "long" })).unwrap().extent, Extent::Part);
+    assert_eq!(seen(json!({ "path": "many" })).unwrap().extent, Extent::Part);
+    assert_eq!(seen(json!({ "path": "huge" })), None);
+    world.put("empty", "").put("binary", "\0");
+    assert_eq!(seen(json!({ "path": "empty" })).unwrap().extent, Extent::Whole);
+    assert_eq!(seen(json!({ "path": "binary" })), None);
 }

@@ -84,6 +84,7 @@ impl World {
             hop: brigade_core::Hop::default(),
             purse: brigade::tool::Purse::default(),
             teller: brigade::tool::Teller::default(),
+            seen: brigade::tool::SeenSlot::default(),
         }
     }
 

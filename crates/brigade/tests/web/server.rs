@@ -141,6 +141,7 @@ fn run(settings: &WebSettings, rules: Permissions, tool: &str, arguments: Value)
         hop: brigade_core::Hop::default(),
         purse: brigade::tool::Purse::default(),
         teller: brigade::tool::Teller::default(),
+        seen: brigade::tool::SeenSlot::default(),
     };
     let toolbox = Toolbox::new().with_web(settings.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

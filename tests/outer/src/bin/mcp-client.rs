@@ -171,6 +171,7 @@ impl Person {
             hop: Hop::default(),
             purse: Purse::default(),
             teller: Teller::default(),
+            seen: brigade::tool::SeenSlot::default(),
         };
         Ok(found.run(arguments, &context).await)
     }

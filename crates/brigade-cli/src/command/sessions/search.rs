@@ -56,7 +56,10 @@ impl Words {
             Event::Replied { reply, .. } => self.within(reply.text.as_str()).or_else(|| {
                 reply.calls.iter().find_map(|call| self.in_call(&call.name, call.arguments.as_str()))
             }),
-            Event::CallFailed { cause, .. } => self.within(&cause.to_string()),
+            Event::CallFailed { cause, partial, .. } => {
+                let partial = || partial.as_ref().and_then(|text| self.within(text.as_str()));
+                self.within(&cause.to_string()).or_else(partial)
+            }
             Event::ToolEnded { output, .. } => self.within(output.text.as_str()),
             Event::Asked { what, .. } => self.within(what.as_str()),
             Event::Compacted { summary, .. } => self.within(summary.as_str()),

@@ -124,7 +124,8 @@ fn c03_roles_parse() {
     let swarm = config(
         r#"{"roles": {
             "researcher": {"system_prompt": "Search.", "tools": ["web_search", "web_fetch"]},
-            "writer": {"tools": ["read_file"], "locked": true, "lend": [], "model": "a/b", "acp": "zed"}
+            "writer": {"tools": ["read_file"], "locked": true, "lend": [], "model": "a/b", "acp": "zed",
+                       "tokens": "50k", "usd": 0.5}
         }}"#,
     );
     assert_eq!(swarm.roles["researcher"].system_prompt, "Search.");
@@ -136,6 +137,8 @@ fn c03_roles_parse() {
         lend: Some(Vec::new()),
         model: Some("a/b".to_owned()),
         acp: Some("zed".to_owned()),
+        tokens: Some(50_000),
+        usd: Some(500_000_000),
     };
     assert_eq!(swarm.roles["writer"], writer);
 }

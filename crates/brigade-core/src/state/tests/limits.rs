@@ -150,7 +150,7 @@ fn a_request_beyond_the_window_is_known_before_it_is_sent() {
     assert_eq!(story.state.exceeds_window(&meter), Some(500_666));
     assert_eq!(story.state.exceeds_window(&METER), None, "nobody knows the window");
     let overflow = CallFault::Overflow { message: "too long".to_owned() };
-    let paid = Event::CallFailed { turn: 1, attempt: 1, cause: overflow.clone(), spent: used(5) };
+    let paid = Event::call_failed(1, 1, overflow.clone(), used(5));
     story.refuses(paid).refuses(failed(2, 1, overflow.clone()));
     story.then(failed(1, 1, overflow));
     story.next(Step::End(Outcome::new(Status::Failed { cause: "too long".to_owned() }, "")));

@@ -242,6 +242,6 @@ fn calls_of_a_refusal_are_not_run() {
 fn a_failed_call_that_cost_more_than_the_grant_ends_the_round() {
     let mut story = Story::of([started(9, tokens_only(100)), called(1, 1, Purpose::Turn)]);
     let spent = Spent { overrun: tokens(50), ..used(150) };
-    story.then(Event::CallFailed { turn: 1, attempt: 1, cause: transient(), spent });
+    story.then(Event::call_failed(1, 1, transient(), spent));
     story.next(incomplete(Which::Tokens, "")).ends();
 }

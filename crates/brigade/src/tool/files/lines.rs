@@ -1,8 +1,12 @@
 //! Reading a part of a file, line by line.
 
-use std::io::{BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Take};
 
-use super::{FileError, Files, shown};
+use brigade_core::id::Pieces;
+use brigade_core::{Extent, Hash, SeenFile};
+
+use super::{FileError, Files, MAX_EDIT_BYTES, Opened, shown};
 
 /// How far a file is read in search of a line. Past it, a reader should ask the shell.
 const MAX_SCAN_BYTES: u64 = 128 << 20;
@@ -25,6 +29,8 @@ pub(in crate::tool) struct Lines {
     pub(in crate::tool) skipped: u64,
     /// Whether the file looks like something other than text.
     pub(in crate::tool) binary: bool,
+    /// The file as an agent has seen it that is shown these lines; none if it cannot be changed anyway.
+    pub(in crate::tool) seen: Option<SeenFile>,
 }
 
 /// How much of a file comes after a part of it.
@@ -47,9 +53,9 @@ impl Files {
         count: u64,
         cap: usize,
     ) -> Result<Lines, FileError> {
-        let (file, _) = self.open(path)?;
+        let Opened { file, real, .. } = self.open(path)?;
         let fail = |cause| FileError::from_system(&shown(path), cause);
-        let mut reader = BufReader::with_capacity(64 * 1024, file.take(MAX_SCAN_BYTES + 1));
+        let mut reader = BufReader::with_capacity(64 * 1024, Hashing::new(file));
         let mut lines = Lines::default();
         let start = reader.fill_buf().map_err(fail)?;
         if start.iter().take(SNIFF_BYTES).any(|byte| *byte == 0) {
@@ -65,6 +71,7 @@ impl Files {
                 // The line that does not fit is the first of the rest.
                 lines.bytes.truncate(before);
                 lines.rest = count_rest(&mut reader, 1).map_err(fail)?;
+                lines.seen = seen(&lines, real.to_str(), reader.get_ref());
                 return Ok(lines);
             }
             lines.count += 1;
@@ -77,7 +84,44 @@ impl Files {
         if lines.count == 0 && count > 0 && lines.rest == Rest::Unknown {
             return Err(FileError::TooLarge { path: shown(path), cap: MAX_SCAN_BYTES });
         }
+        lines.seen = seen(&lines, real.to_str(), reader.get_ref());
         Ok(lines)
+    }
+}
+
+/// The file as seen by an agent that is shown these lines of it, once all of it was read.
+fn seen(lines: &Lines, path: Option<&str>, read: &Hashing) -> Option<SeenFile> {
+    let is_whole = lines.skipped == 0 && !lines.long_line && lines.rest == Rest::Lines(0);
+    let extent = if is_whole { Extent::Whole } else { Extent::Part };
+    Some(SeenFile { path: path?.to_owned(), hash: read.hash()?, extent })
+}
+
+/// A file that is hashed as it is read.
+struct Hashing {
+    file: Take<File>,
+    pieces: Pieces,
+}
+
+impl Hashing {
+    fn new(file: File) -> Hashing {
+        Hashing { file: file.take(MAX_SCAN_BYTES + 1), pieces: Hash::pieces() }
+    }
+
+    fn bytes(&self) -> u64 {
+        MAX_SCAN_BYTES + 1 - self.file.limit()
+    }
+
+    /// The hash of what was read; none if that is more than a file to be changed may hold.
+    fn hash(&self) -> Option<Hash> {
+        (self.bytes() <= MAX_EDIT_BYTES).then(|| self.pieces.hash())
+    }
+}
+
+impl Read for Hashing {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let length = self.file.read(buffer)?;
+        self.pieces.add(&buffer[..length]);
+        Ok(length)
     }
 }
 
@@ -108,10 +152,10 @@ fn take_line(reader: &mut impl BufRead, into: &mut Vec<u8>, cap: usize) -> std::
 }
 
 /// Counts the lines up to the end, if that is not too far away.
-fn count_rest(reader: &mut BufReader<std::io::Take<std::fs::File>>, known: u64) -> std::io::Result<Rest> {
+fn count_rest(reader: &mut BufReader<Hashing>, known: u64) -> std::io::Result<Rest> {
     let mut count = known;
     while skip_line(reader)? {
         count += 1;
     }
-    Ok(if reader.get_ref().limit() == 0 { Rest::Unknown } else { Rest::Lines(count) })
+    Ok(if reader.get_ref().file.limit() == 0 { Rest::Unknown } else { Rest::Lines(count) })
 }

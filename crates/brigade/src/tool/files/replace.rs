@@ -37,11 +37,7 @@ impl Files {
         let Some(path) = real.to_str() else {
             return Err(FileError::BadPath { path: given.shown, reason: "its real name is not valid UTF-8" });
         };
-        let content = match self.read(path, MAX_EDIT_BYTES) {
-            Ok(content) => Some(content),
-            Err(FileError::NotFound { .. }) => None,
-            Err(error) => return Err(error),
-        };
+        let content = self.found(path)?.map(|found| found.content);
         Ok(Target { path: path.to_owned(), content })
     }
 

@@ -146,7 +146,7 @@ pub(super) fn require_regular(path: &str, stat: &Stat) -> Result<(), FileError> 
 }
 
 /// A name as it may stand in a line of output: a file name can contain line ends that would fake other lines.
-pub(in crate::tool) fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for character in name.chars() {
         if character.is_control() {

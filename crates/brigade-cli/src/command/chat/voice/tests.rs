@@ -138,7 +138,7 @@ fn a_reply_that_was_cut_off_is_told_apart_from_the_next() {
         if !is_late {
             story.see(&discarded);
         }
-        story.fact(Event::CallFailed { turn: 1, attempt: 1, cause, spent: Spent::default() });
+        story.fact(Event::call_failed(1, 1, cause, Spent::default()));
         if is_late {
             story.see(&discarded);
         }

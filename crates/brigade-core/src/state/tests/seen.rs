@@ -1,0 +1,75 @@
+//! Files that a session has seen.
+
+use super::*;
+use crate::seen::{Extent, MAX_SEEN_FILES, SeenFile};
+
+fn file(path: &str, content: &str, extent: Extent) -> SeenFile {
+    SeenFile { path: path.to_owned(), hash: Hash::of(content.as_bytes()), extent }
+}
+
+fn showed(turn: u32, index: u32, seen: SeenFile) -> Event {
+    let (output, spent) = (ToolOutput::ok("shown"), Spent::default());
+    Event::ToolEnded { call: call(turn, index), output, spent, seen: Some(Box::new(seen)) }
+}
+
+/// A session whose turn `turn` has called `calls` tools.
+fn calling(story: &mut Story, turn: u32, calls: usize) {
+    story.then(called(turn, 1, Purpose::Turn)).then(replied(turn, "", &vec!["read_file"; calls]));
+}
+
+#[test]
+fn seen_file_is_remembered_as_last_shown() {
+    let mut story = Story::of([started(9, ROOMY)]);
+    calling(&mut story, 1, 3);
+    assert_eq!(story.state.seen("a"), None);
+    story.then(showed(1, 0, file("a", "one", Extent::Whole)));
+    story.then(showed(1, 1, file("b", "one", Extent::Part)));
+    assert_eq!(story.state.seen("a"), Some(&file("a", "one", Extent::Whole)));
+    assert_eq!(story.state.seen("b"), Some(&file("b", "one", Extent::Part)));
+    // A part of the same content takes nothing away; a part of another one does.
+    story.then(showed(1, 2, file("a", "one", Extent::Part)));
+    assert_eq!(story.state.seen("a").unwrap().extent, Extent::Whole);
+    calling(&mut story, 2, 1);
+    story.then(showed(2, 0, file("a", "two", Extent::Part)));
+    assert_eq!(story.state.seen("a"), Some(&file("a", "two", Extent::Part)));
+    story.crash();
+    assert_eq!(story.state.seen("a"), Some(&file("a", "two", Extent::Part)));
+}
+
+#[test]
+fn seen_files_beyond_the_bound_forget_the_oldest() {
+    let mut story = Story::of([started(9, ROOMY)]);
+    let count = MAX_SEEN_FILES as u32;
+    calling(&mut story, 1, MAX_SEEN_FILES + 2);
+    for index in 0..count {
+        story.then(showed(1, index, file(&format!("f{index}"), "x", Extent::Whole)));
+    }
+    story.then(showed(1, count, file("f0", "y", Extent::Whole)));
+    story.then(showed(1, count + 1, file("last", "x", Extent::Whole)));
+    assert!(story.state.seen("f0").is_some() && story.state.seen("last").is_some());
+    assert!(story.state.seen("f1").is_none() && story.state.seen("f2").is_some());
+}
+
+#[test]
+fn compaction_forgets_the_files_that_it_drops() {
+    let mut story = Story::of([started(9, ROOMY)]);
+    for turn in 1..=3 {
+        calling(&mut story, turn, 1);
+        story.then(showed(turn, 0, file(&format!("f{turn}"), "x", Extent::Whole)));
+    }
+    story.then(Event::Compacted { summary: "short".into(), keep_from: 3 });
+    assert!(story.state.seen("f1").is_none() && story.state.seen("f2").is_none());
+    assert!(story.state.seen("f3").is_some());
+}
+
+#[test]
+fn seen_file_of_a_stored_event_is_optional() {
+    let old = r#"{"type":"tool_ended","call":"1-0","output":{"text":"x","status":"ok"}}"#;
+    let event: Event = serde_json::from_str(old).unwrap();
+    assert_eq!(event, Event::tool_ended(call(1, 0), ToolOutput::ok("x")));
+    assert_eq!(serde_json::to_string(&event).unwrap(), old);
+    let new = showed(1, 0, file("a", "x", Extent::Whole));
+    let written = serde_json::to_string(&new).unwrap();
+    assert!(written.contains(r#""seen":{"path":"a","hash":""#) && written.contains(r#""extent":"whole""#));
+    assert_eq!(serde_json::from_str::<Event>(&written).unwrap(), new);
+}

@@ -1,0 +1,275 @@
+//! Edits: planned on content that the agent has seen, and written once their intent is durable.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use brigade_core::event::Effect;
+use brigade_core::{Amount, CallId, Event, Extent, Hash, SeenFile, Spent, ToolCall, ToolOutput, json};
+use serde_json::Value;
+
+use super::act::Work;
+use super::{Driver, Fatal, ToolDone};
+use crate::tool::{AnyTool, EditPlan, FileError, ReadFile, SeenSlot, Tool, show_file, shown};
+use crate::writes::Write;
+
+/// The writer of content that no session of the tree has left.
+const STRANGER: &str = "another program";
+
+/// A reason against an edit.
+enum Objection {
+    /// The agent has not read the file.
+    Unread,
+    /// The agent has read a part of the file, and would replace all of it.
+    Partial,
+    /// The file was changed since the agent read it.
+    Changed {
+        /// By whom.
+        by: String,
+    },
+}
+
+impl Objection {
+    /// The reason, for the model.
+    fn reason(&self, path: &str) -> String {
+        match self {
+            Objection::Unread => format!("{path} exists, and you have not seen what it holds"),
+            Objection::Partial => format!("You have read only a part of {path}"),
+            Objection::Changed { by } => format!("{path} was changed by {by} since you read it"),
+        }
+    }
+
+    /// The refusal for an agent that can read the file by itself.
+    fn refusal(&self, path: &str) -> String {
+        let advice = match self {
+            Objection::Unread => "read it first.",
+            Objection::Partial => "read all of it before you replace it, or use edit_file.",
+            Objection::Changed { .. } => "read it again.",
+        };
+        format!("{}; {advice}", self.reason(path))
+    }
+}
+
+impl Driver {
+    /// Continues with edits that waited for another one.
+    pub(super) async fn run_deferred(&mut self) -> Result<(), Fatal> {
+        while self.editing.is_none()
+            && let Some(call) = self.deferred.pop_front()
+        {
+            self.in_flight.remove(&call);
+            self.run_calls(vec![call]).await?;
+        }
+        Ok(())
+    }
+
+    /// Plans an edit and records its intent. A refusal answers the call.
+    pub(super) async fn start_edit(
+        &mut self,
+        call: CallId,
+        tool: Arc<dyn AnyTool>,
+        arguments: Value,
+    ) -> Result<Option<Work>, ToolOutput> {
+        let (files, path) = (self.kit.files.clone(), path_of(&arguments));
+        let planned = tokio::task::spawn_blocking(move || tool.plan(arguments, &files)).await;
+        let planned =
+            planned.map_err(|error| ToolOutput::error(format!("The edit could not be planned: {error}")))?;
+        let plan = match planned {
+            Ok(plan) => plan,
+            // A text that is not there any more was there when the agent read the file.
+            Err(output) => {
+                let (now, objection) = self.change_since_read(path).await.ok_or(output)?;
+                self.refuse(call, now, &objection).await;
+                return Ok(None);
+            }
+        };
+        if let Some((now, objection)) = self.objection(&plan).await {
+            self.refuse(call, now, &objection).await;
+            return Ok(None);
+        }
+        let hash = Hash::of(&plan.content);
+        let known = self.state.seen(&plan.path).map_or(Extent::Part, |seen| seen.extent);
+        let seen = SeenFile { path: plan.path.clone(), hash, extent: plan.needs.max(known) };
+        let (before, after, lent) = (plan.before, Some(hash), Amount::default());
+        self.record(Event::ToolStarted { call, effect: Effect::Edit, before, after, lent });
+        Ok(Some(Work::Write { call, plan, seen }))
+    }
+
+    /// The reason against an edit, and the content that it is about: the agent has not seen it, and it would be lost.
+    async fn objection(&self, plan: &EditPlan) -> Option<(SeenFile, Objection)> {
+        let before = plan.before.filter(|before| *before != Hash::of(&plan.content))?;
+        let (seen, session) = (self.state.seen(&plan.path), self.state.session());
+        let is_known = seen.is_some_and(|seen| seen.hash == before);
+        let objection = match (&self.seat, seen) {
+            (Some(_), _) if is_known => return None,
+            // An external agent reads by itself. Only what this tree wrote meanwhile is known to be new to it.
+            (Some(seat), _) => {
+                let writer = self.tree.writes.writer_since(&plan.path, before, session, seat.since)?;
+                Objection::Changed { by: named(Some(writer), self.label()) }
+            }
+            (None, None) => Objection::Unread,
+            (None, Some(seen)) if is_known && seen.extent >= plan.needs => return None,
+            (None, Some(_)) if is_known => Objection::Partial,
+            (None, Some(_)) => {
+                let writer = self.tree.writer(&plan.path, before, session).await;
+                Objection::Changed { by: named(writer, self.label()) }
+            }
+        };
+        Some((SeenFile { path: plan.path.clone(), hash: before, extent: Extent::Part }, objection))
+    }
+
+    /// The same for an edit that cannot be planned, if the file was changed since the agent read it.
+    async fn change_since_read(&self, path: String) -> Option<(SeenFile, Objection)> {
+        let files = self.kit.files.clone();
+        let found = tokio::task::spawn_blocking(move || files.found(&path)).await;
+        let now = found.ok()?.ok()??.seen(Extent::Part)?;
+        self.state.seen(&now.path).filter(|seen| seen.hash != now.hash && self.seat.is_none())?;
+        let writer = self.tree.writer(&now.path, now.hash, self.state.session()).await;
+        Some((now, Objection::Changed { by: named(writer, self.label()) }))
+    }
+
+    /// Refuses an edit of a file that holds other content than the agent has seen.
+    async fn refuse(&mut self, call: CallId, now: SeenFile, objection: &Objection) {
+        let (output, seen) = self.refusal(now, objection).await;
+        self.answer_with(ToolDone { call, output, spent: Spent::default(), seen });
+    }
+
+    /// The words of a refusal, and the file that the agent knows from them.
+    async fn refusal(&self, now: SeenFile, objection: &Objection) -> (ToolOutput, Option<SeenFile>) {
+        let path = shown(&now.path);
+        let refusal = ToolOutput::error(objection.refusal(&path));
+        if self.seat.is_some() {
+            // It is told to read the file. Whether it does cannot be seen, so that its next write counts.
+            return (refusal, Some(now));
+        }
+        let can_read = self.kit.specs.iter().any(|spec| spec.name == ReadFile::NAME);
+        if can_read || matches!(objection, Objection::Partial) {
+            return (refusal, None);
+        }
+        let (files, slot) = (self.kit.files.clone(), SeenSlot::default());
+        let seen = slot.clone();
+        let content = tokio::task::spawn_blocking(move || show_file(&files, &now.path, &slot)).await;
+        let content = content.map_or_else(|error| error.to_string(), |output| output.text.to_string());
+        let (reason, seen) = (objection.reason(&path), seen.take());
+        let text = match &seen {
+            Some(_) => format!(
+                "{reason}. Nothing was written. Repeat the change if it fits what the file holds now:\n{content}"
+            ),
+            None => format!("{reason}, and it cannot be shown: {content}"),
+        };
+        (ToolOutput::error(text), seen)
+    }
+
+    /// Writes a file whose intent is durable. The file has to hold what it held when the edit was planned.
+    pub(super) fn write(
+        &self,
+        plan: EditPlan,
+        seen: SeenFile,
+        slot: SeenSlot,
+    ) -> impl Future<Output = ToolOutput> + Send + use<> {
+        let (tree, files) = (self.tree.clone(), self.kit.files.clone());
+        let (session, label) = (self.state.session().clone(), self.label().to_owned());
+        async move {
+            let path = plan.path.clone();
+            let write = Write {
+                path: Some(path.clone()),
+                after: seen.hash,
+                session: session.clone(),
+                label: label.clone(),
+            };
+            let number = tree.writes.begin(write);
+            let there = files.clone();
+            let replace = move || there.replace(&plan.path, &plan.content, plan.before).map(|()| plan.report);
+            let error = match tokio::task::spawn_blocking(replace).await {
+                Ok(Ok(report)) => {
+                    slot.put(seen);
+                    return ToolOutput::ok(report);
+                }
+                Ok(Err(error)) => error,
+                Err(error) => {
+                    return ToolOutput::error(format!("{} could not be written: {error}", shown(&path)));
+                }
+            };
+            tree.writes.withdraw(number);
+            if !matches!(error, FileError::Changed { .. }) {
+                return ToolOutput::error(error.to_string());
+            }
+            let place = path.clone();
+            let now = tokio::task::spawn_blocking(move || files.hash(&place)).await;
+            let writer = match now {
+                Ok(Ok(Some(now))) => tree.writer(&path, now, &session).await,
+                _ => None,
+            };
+            let objection = Objection::Changed { by: named(writer, &label) };
+            ToolOutput::error(objection.refusal(&shown(&path)))
+        }
+    }
+
+    /// Answers an edit that an earlier runner may have made. The content decides whether it happened.
+    pub(super) async fn edit_in_doubt(
+        &mut self,
+        call: CallId,
+        written: &ToolCall,
+        before: Option<Hash>,
+        after: Option<Hash>,
+    ) -> Result<Option<Work>, Fatal> {
+        let files = self.kit.files.clone();
+        let path = json::parse(written.arguments.as_str()).map_or_else(|_| String::new(), |it| path_of(&it));
+        let shown = path.clone();
+        let found = tokio::task::spawn_blocking(move || files.found(&path)).await;
+        let now = match &found {
+            Ok(Ok(found)) => Ok(found.as_ref().map(|found| Hash::of(&found.content))),
+            _ => Err(()),
+        };
+        match now {
+            Ok(now) if now.is_some() && now == after => {
+                let text = format!("{shown} has the new content (the runner ended right after writing it)");
+                let seen =
+                    found.ok().and_then(Result::ok).flatten().and_then(|found| found.seen(Extent::Part));
+                let seen =
+                    seen.map(|seen| SeenFile { extent: self.extent_of_edit(&seen.path, before), ..seen });
+                let (output, spent) = (ToolOutput::ok(text), Spent::default());
+                self.answer_with(ToolDone { call, output, spent, seen });
+            }
+            Ok(now) if now == before && self.state.stopping().is_none() => {
+                match self.start(call, written).await {
+                    Ok(work) => return Ok(work),
+                    Err(output) => self.answer(call, output),
+                }
+            }
+            Ok(now) if now == before => {
+                self.answer(call, ToolOutput::error("interrupted: the file was not changed"));
+            }
+            Ok(_) | Err(()) => {
+                let text =
+                    format!("interrupted, outcome unknown: {shown} has other content than before or after");
+                self.answer(call, ToolOutput::error(text));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The part of a file that the agent knows after its edit: all of a new file, else what it knew of the old content.
+    fn extent_of_edit(&self, path: &str, before: Option<Hash>) -> Extent {
+        let Some(before) = before else { return Extent::Whole };
+        let known = self.state.seen(path).filter(|seen| seen.hash == before);
+        known.map_or(Extent::Part, |seen| seen.extent)
+    }
+
+    /// The name that this session is shown by.
+    fn label(&self) -> &str {
+        self.state.round().map_or("lead", |round| round.delegation.label())
+    }
+}
+
+/// The path that an edit names.
+fn path_of(arguments: &Value) -> String {
+    arguments.get("path").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The name of a writer, for an agent of the name `own`.
+fn named(writer: Option<String>, own: &str) -> String {
+    match writer {
+        Some(writer) if writer == own => format!("another {writer}"),
+        Some(writer) => writer,
+        None => STRANGER.to_owned(),
+    }
+}

@@ -1,0 +1,134 @@
+//! Writes of the sessions of a tree, so that an agent is told who changed a file.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use brigade_core::{Event, Hash, Record, SessionId};
+
+use crate::maps::Map;
+
+/// Writes that are remembered. Who made older ones is not known any more.
+const MAX_WRITES: usize = 4096;
+
+/// The newest writes of a tree, oldest first.
+#[derive(Default)]
+pub(crate) struct Writes(Mutex<Log>);
+
+#[derive(Default)]
+struct Log {
+    list: VecDeque<Numbered>,
+    last: u64,
+    has_earlier: bool,
+}
+
+struct Numbered {
+    number: u64,
+    write: Write,
+}
+
+/// A write that is under way or done.
+pub(crate) struct Write {
+    /// The file, relative to the workspace; none if an earlier runner made the write.
+    pub(crate) path: Option<String>,
+    /// The content that it leaves.
+    pub(crate) after: Hash,
+    /// The session that writes.
+    pub(crate) session: SessionId,
+    /// The role or the agent name of that session.
+    pub(crate) label: String,
+}
+
+impl Write {
+    fn leaves(&self, path: &str, content: Hash) -> bool {
+        self.after == content && self.path.as_deref().is_none_or(|known| known == path)
+    }
+}
+
+impl Writes {
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the newest write.
+    pub(crate) fn newest(&self) -> u64 {
+        self.lock().last
+    }
+
+    /// Remembers a write that is about to happen, and gives its number.
+    pub(crate) fn begin(&self, write: Write) -> u64 {
+        let mut log = self.lock();
+        log.last += 1;
+        let number = log.last;
+        log.list.push_back(Numbered { number, write });
+        if log.list.len() > MAX_WRITES {
+            log.list.pop_front();
+        }
+        number
+    }
+
+    /// Forgets a write that did not happen.
+    pub(crate) fn withdraw(&self, number: u64) {
+        self.lock().list.retain(|entry| entry.number != number);
+    }
+
+    /// The label of the session other than `reader` that left this content in this file.
+    pub(crate) fn writer(&self, path: &str, content: Hash, reader: &SessionId) -> Option<String> {
+        let log = self.lock();
+        let wrote = |entry: &&Numbered| entry.write.session != *reader && entry.write.leaves(path, content);
+        log.list.iter().rev().find(wrote).map(|entry| entry.write.label.clone())
+    }
+
+    /// The same, if that was after the write number `since` and after the last write of `reader` to the file.
+    pub(crate) fn writer_since(
+        &self,
+        path: &str,
+        content: Hash,
+        reader: &SessionId,
+        since: u64,
+    ) -> Option<String> {
+        let log = self.lock();
+        let newer = log.list.iter().rev().take_while(|entry| entry.number > since);
+        let of_this_file =
+            newer.map(|entry| &entry.write).filter(|write| write.path.as_deref() == Some(path));
+        let mut of_others = of_this_file.take_while(|write| write.session != *reader);
+        of_others.find(|write| write.after == content).map(|write| write.label.clone())
+    }
+
+    /// Whether the writes of earlier runners were added.
+    pub(crate) fn has_earlier(&self) -> bool {
+        self.lock().has_earlier
+    }
+
+    /// Adds the writes of earlier runners, of which the store knows.
+    pub(crate) fn add_earlier(&self, writes: Vec<Write>) {
+        let mut log = self.lock();
+        let room = MAX_WRITES.saturating_sub(log.list.len());
+        if !std::mem::replace(&mut log.has_earlier, true) {
+            for write in writes.into_iter().rev().take(room) {
+                log.list.push_front(Numbered { number: 0, write });
+            }
+        }
+    }
+}
+
+/// The writes that a log tells of. Which file it was is not part of the fact.
+#[derive(Default)]
+pub(crate) struct Earlier {
+    labels: Map<SessionId, String>,
+    pub(crate) writes: Vec<Write>,
+}
+
+impl Earlier {
+    pub(crate) fn apply(&mut self, record: Record) {
+        match record.event {
+            Event::Started { delegation, .. } => {
+                self.labels.insert(record.session, delegation.label().to_owned());
+            }
+            Event::ToolStarted { after: Some(after), .. } => {
+                let label = self.labels.get(&record.session).cloned().unwrap_or_default();
+                self.writes.push(Write { path: None, after, session: record.session, label });
+            }
+            _ => {}
+        }
+    }
+}

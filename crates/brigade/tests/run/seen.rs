@@ -1,0 +1,317 @@
+//! Writes of files that other agents or programs have changed.
+
+use std::borrow::Cow;
+
+use brigade::core::event::Effect;
+use brigade::core::{Event, SessionId, Status, ToolOutput};
+use brigade::{More, Settings, Tool, ToolContext};
+
+use crate::support::{Stage, check_laws, end};
+
+fn content(stage: &Stage, path: &str) -> String {
+    std::fs::read_to_string(stage.path().join(path)).unwrap()
+}
+
+fn put(stage: &Stage, path: &str, content: &str) {
+    std::fs::write(stage.path().join(path), content).unwrap();
+}
+
+/// A tool that changes files behind the back of the file tools, as another program does.
+struct Meddle;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct MeddleInput {
+    path: String,
+    content: String,
+}
+
+impl Tool for Meddle {
+    const NAME: &'static str = "meddle";
+    type Input = MeddleInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        "Change a file.".into()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Opaque
+    }
+
+    async fn run(&self, input: MeddleInput, context: &ToolContext) -> ToolOutput {
+        std::fs::write(context.files.workspace().root().join(&input.path), input.content).unwrap();
+        ToolOutput::ok("done")
+    }
+}
+
+fn with_meddle(settings: &mut Settings) {
+    settings.tools = settings.tools.clone().with(Meddle);
+    settings.permissions.mode = brigade::core::permission::Mode::Auto;
+}
+
+/// A script of one agent: each turn is a list of calls.
+fn script(turns: &[&[(&str, &str)]]) -> String {
+    let mut script = String::new();
+    for (turn, calls) in turns.iter().enumerate() {
+        script.push_str(&format!("[[reply]]\nagent = 'lead'\nturn = {}\n", turn + 1));
+        for (tool, arguments) in *calls {
+            script.push_str(&format!("[[reply.call]]\ntool = '{tool}'\narguments = {arguments}\n"));
+        }
+    }
+    script + "[[reply]]\nagent = 'lead'\ntext = 'done'\n"
+}
+
+async fn answers(stage: &Stage) -> Vec<String> {
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.status, Status::Done);
+    check_laws(&stage.log(&ending.session).await);
+    stage.answers(&ending.session).await
+}
+
+const RACE: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Coder", task = "x" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Tester", task = "x" }
+[[reply]]
+agent = "lead"
+text = "done"
+[[reply]]
+agent = "Coder"
+turn = 1
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "calc.py" }
+[[reply]]
+agent = "Coder"
+turn = 2
+delay_ms = 150
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "calc.py", content = "coder\n" }
+[[reply]]
+agent = "Coder"
+text = "coded"
+[[reply]]
+agent = "Tester"
+turn = 1
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "./calc.py" }
+[[reply]]
+agent = "Tester"
+turn = 2
+delay_ms = 600
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "calc.py", content = "tester\n" }
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "calc.py", old = "old", new = "new" }
+[[reply]]
+agent = "Tester"
+turn = 3
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "calc.py" }
+[[reply]]
+agent = "Tester"
+turn = 4
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "calc.py", old = "coder", new = "coder and tester" }
+[[reply]]
+agent = "Tester"
+text = "tested"
+"#;
+
+#[tokio::test]
+async fn write_of_a_file_that_another_agent_changed_is_refused_and_names_it() {
+    let stage = Stage::new(RACE);
+    put(&stage, "calc.py", "old\n");
+    let ending = stage.run().await;
+    let tester: SessionId = ending.session.child("1-1".parse().unwrap());
+    let answers = stage.answers(&tester).await;
+    let refusal = "calc.py was changed by Coder since you read it; read it again.";
+    assert_eq!(answers[1..3], [refusal, refusal], "{answers:?}");
+    assert_eq!(content(&stage, "calc.py"), "coder and tester\n");
+    check_laws(&stage.log(&ending.session).await);
+}
+
+#[tokio::test]
+async fn writer_is_named_after_a_resume() {
+    let stage = Stage::new(&RACE.replace("delay_ms = 600", "attempt = 1\nfault = \"hang\"").replace(
+        "[[reply]]\nagent = \"Tester\"\nturn = 3",
+        "[[reply]]\nagent = \"Tester\"\nturn = 2\n[[reply.call]]\ntool = \"write_file\"\narguments = { path = \
+         \"calc.py\", content = \"tester\" }\n[[reply]]\nagent = \"Tester\"\nturn = 3",
+    ));
+    put(&stage, "calc.py", "old\n");
+    let run = stage.start().await;
+    let root = run.session().clone();
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    drop(run);
+    let ending = end(stage.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    assert_eq!(ending.outcome.status, Status::Done);
+    let answers = stage.answers(&root.child("1-1".parse().unwrap())).await;
+    assert_eq!(answers[1], "calc.py was changed by Coder since you read it; read it again.", "{answers:?}");
+    assert_eq!(content(&stage, "calc.py"), "coder and tester\n");
+}
+
+#[tokio::test]
+async fn change_of_a_file_that_was_not_read_is_refused() {
+    let stage = Stage::new(&script(&[
+        &[("grep", "{ pattern = 'old' }")],
+        &[
+            ("write_file", "{ path = 'a', content = 'new' }"),
+            ("edit_file", "{ path = 'a', old = 'old', new = 'new' }"),
+            // What the agent asks to read in the same reply it has not read yet.
+            ("read_file", "{ path = 'a' }"),
+        ],
+        &[("write_file", "{ path = 'a', content = 'new' }")],
+    ]));
+    put(&stage, "a", "old\n");
+    let answers = answers(&stage).await;
+    let refusal = "a exists, and you have not seen what it holds; read it first.";
+    assert_eq!(answers[1..3], [refusal, refusal]);
+    assert_eq!(content(&stage, "a"), "new", "{answers:?}");
+}
+
+#[tokio::test]
+async fn partial_read_suffices_for_an_edit_only() {
+    let read = "{ path = 'a', offset = 2, limit = 1 }";
+    let stage = Stage::new(&script(&[
+        &[("read_file", read)],
+        &[("write_file", "{ path = 'a', content = 'new' }")],
+        &[("edit_file", "{ path = 'a', old = 'two', new = '2' }")],
+        // Its own edit of a part does not show it the rest.
+        &[("write_file", "{ path = 'a', content = 'new' }")],
+        &[("read_file", "{ path = 'a' }"), ("read_file", read)],
+        &[("write_file", "{ path = 'a', content = 'new' }")],
+    ]));
+    put(&stage, "a", "one\ntwo\nthree\n");
+    let answers = answers(&stage).await;
+    let refusal = "You have read only a part of a; read all of it before you replace it, or use edit_file.";
+    assert_eq!([&answers[1], &answers[3]], [refusal, refusal]);
+    assert!(answers[2].starts_with("Changed a\n") && answers[6] == "Wrote 3 bytes to a", "{answers:?}");
+}
+
+#[tokio::test]
+async fn own_writes_count_as_seen_whatever_the_path_is_called() {
+    let stage = Stage::new(&script(&[
+        &[("write_file", "{ path = 'd/a', content = 'one' }")],
+        &[("edit_file", "{ path = './d/../d/a', old = 'one', new = 'two' }")],
+        &[("write_file", "{ path = './d/a', content = 'three' }")],
+        &[("edit_file", "{ path = 'link', old = 'three', new = 'four' }")],
+    ]));
+    std::os::unix::fs::symlink("d/a", stage.path().join("link")).unwrap();
+    let answers = answers(&stage).await;
+    assert_eq!(content(&stage, "d/a"), "four", "{answers:?}");
+}
+
+#[tokio::test]
+async fn change_by_another_program_is_noticed() {
+    let stage = Stage::with(
+        &script(&[
+            &[("read_file", "{ path = 'a' }")],
+            &[("meddle", r#"{ path = 'a', content = "meddled\n" }"#)],
+            &[("edit_file", "{ path = 'a', old = 'one', new = 'two' }")],
+            &[("write_file", "{ path = 'a', content = 'new' }")],
+        ]),
+        with_meddle,
+    );
+    put(&stage, "a", "one\n");
+    let answers = answers(&stage).await;
+    let refusal = "a was changed by another program since you read it; read it again.";
+    assert_eq!(answers[2..], [refusal, refusal]);
+    assert_eq!(content(&stage, "a"), "meddled\n");
+}
+
+#[tokio::test]
+async fn write_that_changes_nothing_needs_no_read() {
+    let stage = Stage::new(&script(&[&[("write_file", "{ path = 'a', content = 'same' }")]]));
+    put(&stage, "a", "same");
+    assert_eq!(answers(&stage).await, ["Wrote 4 bytes to a"]);
+}
+
+#[tokio::test]
+async fn agent_without_a_read_tool_is_shown_the_content_with_the_refusal() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Writer", task = "x", tools = ["write_file"] }
+[[reply]]
+agent = "lead"
+text = "done"
+[[reply]]
+agent = "Writer"
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a", content = "new" }
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "binary", content = "new" }
+[[reply]]
+agent = "Writer"
+turn = 2
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a", content = "new" }
+[[reply]]
+agent = "Writer"
+text = "written"
+"#;
+    let stage = Stage::new(script);
+    put(&stage, "a", "one\ntwo\n");
+    put(&stage, "binary", "\0");
+    let ending = stage.run().await;
+    let writer = ending.session.child("1-0".parse().unwrap());
+    let answers = stage.answers(&writer).await;
+    let refusal = "a exists, and you have not seen what it holds. Nothing was written. Repeat the change if it fits \
+                   what the file holds now:\none\ntwo\n";
+    assert_eq!(answers[0], refusal);
+    assert!(
+        answers[1].starts_with("binary exists, and you have not seen what it holds, and it cannot be shown")
+    );
+    assert_eq!(answers[2], "Wrote 3 bytes to a");
+    assert_eq!((content(&stage, "a"), content(&stage, "binary")), ("new".to_owned(), "\0".to_owned()));
+}
+
+#[tokio::test]
+async fn seen_files_survive_a_crash() {
+    let text = script(&[
+        &[("read_file", "{ path = 'a' }")],
+        &[("edit_file", "{ path = 'a', old = 'one', new = 'two' }")],
+        &[("write_file", "{ path = 'a', content = 'three' }")],
+    ]);
+    for appends in 0.. {
+        let stage = Stage::new(&text);
+        put(&stage, "a", "one\n");
+        let (ended, root) = crate::crash::run_until_crash(&stage, None, appends).await;
+        let Some(root) = root.filter(|_| appends > 0) else { continue };
+        if ended.is_some() {
+            assert!(appends > 3);
+            return;
+        }
+        if stage.log(&root).await.is_empty() {
+            continue;
+        }
+        let ending = crate::crash::resume(&stage, &root).await;
+        assert_eq!(ending.outcome.status, Status::Done, "after {appends} appends");
+        let failed = stage
+            .events(&root)
+            .await
+            .into_iter()
+            .find(|event| matches!(event, Event::ToolEnded { output, .. } if output.is_error()));
+        assert!(failed.is_none(), "after {appends} appends: {failed:?}");
+        assert_eq!(content(&stage, "a"), "three", "after {appends} appends");
+        check_laws(&stage.log(&root).await);
+    }
+}
