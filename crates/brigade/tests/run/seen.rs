@@ -1,9 +1,10 @@
 //! Writes of files that other agents or programs have changed.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use brigade::core::event::Effect;
-use brigade::core::{Event, SessionId, Status, ToolOutput};
+use brigade::core::{Event, Status, ToolOutput};
 use brigade::{More, Settings, Tool, ToolContext};
 
 use crate::support::{Stage, check_laws, end};
@@ -67,16 +68,42 @@ async fn answers(stage: &Stage) -> Vec<String> {
     stage.answers(&ending.session).await
 }
 
-const RACE: &str = r#"
+/// A lead that reads a file, lets a `Coder` write it, and then changes what it had read.
+const STALE: &str = r#"
 [[reply]]
 agent = "lead"
 turn = 1
 [[reply.call]]
-tool = "delegate"
-arguments = { role = "Coder", task = "x" }
+tool = "read_file"
+arguments = { path = "./calc.py" }
+[[reply]]
+agent = "lead"
+turn = 2
 [[reply.call]]
 tool = "delegate"
-arguments = { role = "Tester", task = "x" }
+arguments = { role = "Coder", task = "x" }
+[[reply]]
+agent = "lead"
+turn = 3
+# fault
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "calc.py", content = "lead" }
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "calc.py", old = "old", new = "new" }
+[[reply]]
+agent = "lead"
+turn = 4
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "calc.py" }
+[[reply]]
+agent = "lead"
+turn = 5
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "calc.py", old = "coder", new = "coder and lead" }
 [[reply]]
 agent = "lead"
 text = "done"
@@ -89,76 +116,74 @@ arguments = { path = "calc.py" }
 [[reply]]
 agent = "Coder"
 turn = 2
-delay_ms = 150
 [[reply.call]]
 tool = "write_file"
-arguments = { path = "calc.py", content = "coder\n" }
+arguments = { path = "calc.py", content = "coder" }
 [[reply]]
 agent = "Coder"
 text = "coded"
-[[reply]]
-agent = "Tester"
-turn = 1
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "./calc.py" }
-[[reply]]
-agent = "Tester"
-turn = 2
-delay_ms = 600
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "calc.py", content = "tester\n" }
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "calc.py", old = "old", new = "new" }
-[[reply]]
-agent = "Tester"
-turn = 3
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "calc.py" }
-[[reply]]
-agent = "Tester"
-turn = 4
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "calc.py", old = "coder", new = "coder and tester" }
-[[reply]]
-agent = "Tester"
-text = "tested"
 "#;
 
+const REFUSAL: &str = "calc.py was changed by Coder since you read it; read it again.";
+
 #[tokio::test]
-async fn write_of_a_file_that_another_agent_changed_is_refused_and_names_it() {
-    let stage = Stage::new(RACE);
-    put(&stage, "calc.py", "old\n");
-    let ending = stage.run().await;
-    let tester: SessionId = ending.session.child("1-1".parse().unwrap());
-    let answers = stage.answers(&tester).await;
-    let refusal = "calc.py was changed by Coder since you read it; read it again.";
-    assert_eq!(answers[1..3], [refusal, refusal], "{answers:?}");
-    assert_eq!(content(&stage, "calc.py"), "coder and tester\n");
-    check_laws(&stage.log(&ending.session).await);
+async fn change_of_a_file_that_another_agent_changed_is_refused_and_names_it() {
+    let stage = Stage::new(STALE);
+    put(&stage, "calc.py", "old");
+    let answers = answers(&stage).await;
+    assert_eq!(answers[2..4], [REFUSAL, REFUSAL], "{answers:?}");
+    assert_eq!(content(&stage, "calc.py"), "coder and lead");
 }
 
 #[tokio::test]
 async fn writer_is_named_after_a_resume() {
-    let stage = Stage::new(&RACE.replace("delay_ms = 600", "attempt = 1\nfault = \"hang\"").replace(
-        "[[reply]]\nagent = \"Tester\"\nturn = 3",
-        "[[reply]]\nagent = \"Tester\"\nturn = 2\n[[reply.call]]\ntool = \"write_file\"\narguments = { path = \
-         \"calc.py\", content = \"tester\" }\n[[reply]]\nagent = \"Tester\"\nturn = 3",
-    ));
-    put(&stage, "calc.py", "old\n");
+    let hang = "attempt = 1\nfault = \"hang\"\n[[reply]]\nagent = \"lead\"\nturn = 3";
+    let stage = Stage::new(&STALE.replace("# fault", hang));
+    put(&stage, "calc.py", "old");
     let run = stage.start().await;
     let root = run.session().clone();
-    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    let is_asked =
+        |events: &[Event]| events.iter().any(|event| matches!(event, Event::Called { turn: 3, .. }));
+    while !is_asked(&stage.events(&root).await) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     drop(run);
     let ending = end(stage.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
     assert_eq!(ending.outcome.status, Status::Done);
-    let answers = stage.answers(&root.child("1-1".parse().unwrap())).await;
-    assert_eq!(answers[1], "calc.py was changed by Coder since you read it; read it again.", "{answers:?}");
-    assert_eq!(content(&stage, "calc.py"), "coder and tester\n");
+    assert_eq!(stage.answers(&root).await[2..4], [REFUSAL, REFUSAL]);
+    assert_eq!(content(&stage, "calc.py"), "coder and lead");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_writes_at_the_same_moment_do_not_both_succeed() {
+    let agent = |name: &str| {
+        format!(
+            "[[reply]]\nagent = '{name}'\nturn = 1\n[[reply.call]]\ntool = 'read_file'\narguments = {{ path = \
+             'calc.py' }}\n[[reply]]\nagent = '{name}'\nturn = 2\ndelay_ms = 60\n[[reply.call]]\ntool = \
+             'write_file'\narguments = {{ path = 'calc.py', content = '{name}' }}\n"
+        )
+    };
+    let lead = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Coder', \
+                task = 'x' }\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Tester', task = 'x' }\n";
+    let script = format!("{lead}{}{}[[reply]]\ntext = 'done'\n", agent("Coder"), agent("Tester"));
+    for _ in 0..20 {
+        let stage = Stage::new(&script);
+        put(&stage, "calc.py", "old");
+        let ending = stage.run().await;
+        let coder = stage.answers(&ending.session.child("1-0".parse().unwrap())).await;
+        let tester = stage.answers(&ending.session.child("1-1".parse().unwrap())).await;
+        // An agent that was so late that it read the other's content may replace it.
+        let has_read = |answers: &[String]| answers[0] != "old";
+        let wrote = |answers: &[String]| answers[1].starts_with("Wrote");
+        assert!(wrote(&coder) || wrote(&tester), "{coder:?} {tester:?}");
+        match (wrote(&coder), wrote(&tester)) {
+            (true, true) => assert!(has_read(&coder) || has_read(&tester), "{coder:?} {tester:?}"),
+            (true, false) => assert_eq!(tester[1], REFUSAL),
+            (false, true) => assert_eq!(coder[1], REFUSAL.replace("Coder", "Tester")),
+            (false, false) => {}
+        }
+        check_laws(&stage.log(&ending.session).await);
+    }
 }
 
 #[tokio::test]
