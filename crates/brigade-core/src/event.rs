@@ -107,6 +107,10 @@ pub enum Event {
         reply: Reply,
         /// What it cost.
         spent: Spent,
+        /// Time before the request was sent, in the queue of the provider, in milliseconds. It does not count against the
+        /// deadline of a delegated session.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        waited_ms: u64,
     },
     /// A call brought no reply.
     CallFailed {
@@ -118,6 +122,10 @@ pub enum Event {
         cause: CallFault,
         /// What it cost all the same.
         spent: Spent,
+        /// Time before the request was sent, in the queue of the provider, in milliseconds. It does not count against the
+        /// deadline of a delegated session.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        waited_ms: u64,
     },
     /// A tool is about to run: intent, before the effect.
     ToolStarted {
@@ -224,6 +232,11 @@ pub enum Event {
         /// What the round used up, children included.
         spent: Spent,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Who spoke. Stamped by the runtime, never read from the words.

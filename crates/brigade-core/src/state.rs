@@ -141,6 +141,8 @@ pub struct State {
     transcript: Transcript,
     turn: u32,
     turns_in_round: u32,
+    /// Time that requests of this round waited before they were sent.
+    waited_ms: u64,
     open: Option<OpenCall>,
     attempts: u32,
     faults: u32,
@@ -184,6 +186,7 @@ impl State {
             transcript: Transcript::default(),
             turn: 0,
             turns_in_round: 0,
+            waited_ms: 0,
             open: None,
             attempts: 0,
             faults: 0,
@@ -243,8 +246,14 @@ impl State {
                     reserved: *reserved,
                 });
             }
-            Event::Replied { turn, reply, spent } => self.replied(*turn, reply, *spent),
-            Event::CallFailed { cause, spent, .. } => self.call_failed(cause, *spent),
+            Event::Replied { turn, reply, spent, waited_ms } => {
+                self.waited_ms = self.waited_ms.saturating_add(*waited_ms);
+                self.replied(*turn, reply, *spent);
+            }
+            Event::CallFailed { cause, spent, waited_ms, .. } => {
+                self.waited_ms = self.waited_ms.saturating_add(*waited_ms);
+                self.call_failed(cause, *spent);
+            }
             Event::ToolStarted { call, effect, before, after, lent } => {
                 let intent = Intent { effect: *effect, before: *before, after: *after, lent: *lent };
                 self.tool_started(*call, intent);
@@ -365,6 +374,7 @@ impl State {
         self.reminders = 0;
         self.round = Some(round);
         self.turns_in_round = 0;
+        self.waited_ms = 0;
         self.open = None;
         self.attempts = 0;
         self.faults = 0;

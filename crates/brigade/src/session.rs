@@ -11,6 +11,7 @@ mod group;
 mod hop;
 mod kin;
 mod lend;
+mod patience;
 mod schema;
 mod think;
 
@@ -22,7 +23,7 @@ use brigade_core::event::{CallFault, Speaker, VERSION};
 use brigade_core::message::Stop;
 use brigade_core::money::Amount;
 use brigade_core::state::{CallProgress, Round, Step};
-use brigade_core::{CallId, Event, Face, Hash, Limit, Outcome, Record, SessionId, Spent, State, ToolOutput};
+use brigade_core::{CallId, Event, Face, Hash, Outcome, Record, SessionId, Spent, State, ToolOutput};
 use futures::StreamExt;
 use futures::channel::mpsc;
 use tokio::sync::watch;
@@ -39,10 +40,7 @@ use crate::task::AbortOnDrop;
 use crate::tree::{Kit, Tree};
 use group::Group;
 use lend::Waiting;
-
-/// How long a last word may take after the time is up: a tenth of the time there was, within these bounds.
-const LEAST_GRACE: Duration = Duration::from_secs(2);
-const MOST_GRACE: Duration = Duration::from_secs(30);
+use patience::MOST_GRACE;
 
 /// Why a driver stops without an end in its log. The tree can be resumed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -129,6 +127,8 @@ pub(crate) struct Driver {
     is_stopped: bool,
     slot: Option<Slot>,
     deadline: Option<Instant>,
+    /// When the time of the caller is nearly up. Time in a queue does not move the deadline beyond this.
+    latest: Option<Instant>,
     /// How long the last word may take after that.
     grace: Duration,
     /// What is kept for this session where another program runs it.
@@ -211,6 +211,7 @@ impl Driver {
             is_stopped: false,
             slot,
             deadline: None,
+            latest: None,
             grace: MOST_GRACE,
             _seat: seat,
             is_cut_off: false,
@@ -230,14 +231,6 @@ impl Driver {
 
     fn name_definitions(&mut self) {
         self.tree.add_unwritten(&self.kit, &mut self.blobs);
-    }
-
-    fn set_deadline(&mut self, downtime: u64) {
-        let Some(Limit::AtMost(at)) = self.state.round().map(|round| round.grant.deadline) else { return };
-        let left = at.saturating_add(downtime).saturating_sub(clock::now());
-        let left = Duration::from_millis(left);
-        self.grace = (left / 10).clamp(LEAST_GRACE, MOST_GRACE);
-        self.deadline = Instant::now().checked_add(left);
     }
 
     fn lane(&self) -> Lane {
@@ -326,7 +319,7 @@ impl Driver {
                 None => CallFault::Interrupted,
                 Some(_) => CallFault::Fatal { message: external::INTERRUPTED.to_owned() },
             };
-            self.record(Event::CallFailed { turn, attempt, cause, spent });
+            self.record(Event::CallFailed { turn, attempt, cause, spent, waited_ms: 0 });
         }
     }
 

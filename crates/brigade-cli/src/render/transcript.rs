@@ -299,6 +299,7 @@ mod tests {
             turn,
             reply: Reply { text: text.into(), calls, ..Reply::default() },
             spent: Spent::default(),
+            waited_ms: 0,
         }
     }
 
@@ -322,6 +323,7 @@ mod tests {
                     attempt: 1,
                     cause: CallFault::Interrupted,
                     spent: Spent::default(),
+                    waited_ms: 0,
                 },
                 Event::Resumed { epoch: 2, downtime: 90_000 },
                 replied(1, "", &[("shell", "{\"command\":\"make\"}"), ("shell", "no json")]),

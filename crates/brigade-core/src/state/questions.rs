@@ -83,6 +83,11 @@ impl State {
         self.round.as_ref()
     }
 
+    /// Time that requests of this round waited in the queue of their provider, in milliseconds.
+    pub fn waited_ms(&self) -> u64 {
+        self.waited_ms
+    }
+
     /// Whether a round is under way.
     pub fn is_running(&self) -> bool {
         self.phase == Phase::Running

@@ -85,7 +85,7 @@ impl Books {
                     self.turns.insert(*turn);
                 }
             }
-            Event::Replied { turn, reply, spent } => {
+            Event::Replied { turn, reply, spent, .. } => {
                 self.reserved = Amount::default();
                 self.held = spent.held;
                 self.spent = self.spent.plus(spent.amount());
@@ -238,7 +238,10 @@ impl Run {
         self.named.clear();
         if let Some(open) = self.state.open_call().cloned() {
             let (cause, spent) = (CallFault::Interrupted, Spent::doubtful(open.reserved));
-            self.record(Event::CallFailed { turn: open.turn, attempt: open.attempt, cause, spent }, world);
+            self.record(
+                Event::CallFailed { turn: open.turn, attempt: open.attempt, cause, spent, waited_ms: 0 },
+                world,
+            );
             // The same turn is asked again, with the next attempt.
             assert_eq!(self.state.upcoming(), (open.turn, open.attempt + 1));
         }
@@ -308,7 +311,7 @@ impl Run {
         let (cause, spent) = (CallFault::Unaffordable, Spent::default());
         self.record(
             match purpose {
-                Purpose::Grace => Event::CallFailed { turn, attempt, cause, spent },
+                Purpose::Grace => Event::CallFailed { turn, attempt, cause, spent, waited_ms: 0 },
                 _ => Event::LimitReached { which: Which::Tokens },
             },
             world,
@@ -475,6 +478,7 @@ impl Run {
                     turn,
                     reply: Reply { text: "said".into(), calls, ..Reply::default() },
                     spent,
+                    waited_ms: 0,
                 };
             }
         };
@@ -482,7 +486,7 @@ impl Run {
             CallFault::Stopped => Spent::doubtful(open.reserved),
             _ => Spent { held: held(open.reserved, world), ..Spent::default() },
         };
-        Event::CallFailed { turn, attempt, cause, spent }
+        Event::CallFailed { turn, attempt, cause, spent, waited_ms: 0 }
     }
 
     /// Offers a fact that nobody asked for; what is not admitted does not happen.
@@ -526,7 +530,13 @@ impl Run {
             },
             12 => Event::Compacted { summary: "so far".into(), keep_from: turn },
             13 => Event::Resumed { epoch: 1, downtime: 1 },
-            _ => Event::CallFailed { turn, attempt, cause: CallFault::Unaffordable, spent: Spent::default() },
+            _ => Event::CallFailed {
+                turn,
+                attempt,
+                cause: CallFault::Unaffordable,
+                spent: Spent::default(),
+                waited_ms: 0,
+            },
         };
         self.offer(event, world);
     }
@@ -542,7 +552,12 @@ impl Run {
                     if let Some(open) = self.state.open_call() {
                         let (turn, reply) = (open.turn, Reply { text: "over".into(), ..Reply::default() });
                         self.take_reply(
-                            Event::Replied { turn, reply, spent: Spent { turns: 1, ..Spent::default() } },
+                            Event::Replied {
+                                turn,
+                                reply,
+                                spent: Spent { turns: 1, ..Spent::default() },
+                                waited_ms: 0,
+                            },
                             world,
                         );
                     }

@@ -16,6 +16,7 @@ mod fence;
 mod hops;
 mod long;
 mod questions;
+mod queue;
 mod remember;
 mod support;
 mod tell;

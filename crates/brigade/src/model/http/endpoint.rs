@@ -110,8 +110,8 @@ impl Endpoint {
         if key.as_ref().is_some_and(|key| key.expose().is_empty() || sensitive("", key).is_none()) {
             return Err(EndpointError::Key(name));
         }
-        let limits = times.resolve(place(&base));
-        let gate = Gate::new(pace, limits.longest_wait);
+        let limits = times.resolve();
+        let gate = Gate::new(pace, limits.longest_wait, limits.first_byte);
         let wire = Wire::new(&base, limits.connect, gate.concurrency())
             .map_err(|cause| EndpointError::Client { name: name.clone(), cause })?;
         let prices = PriceList::built_in();

@@ -54,7 +54,7 @@ impl Story {
 
     fn replied(&mut self, text: &str) {
         let reply = Reply { text: text.into(), calls: Vec::new(), opaque: Vec::new(), stop: Stop::End };
-        self.fact(Event::Replied { turn: 1, reply, spent: Spent::default() });
+        self.fact(Event::Replied { turn: 1, reply, spent: Spent::default(), waited_ms: 0 });
     }
 
     fn ended(&mut self, status: Status, text: &str) {
@@ -138,7 +138,7 @@ fn a_reply_that_was_cut_off_is_told_apart_from_the_next() {
         if !is_late {
             story.see(&discarded);
         }
-        story.fact(Event::CallFailed { turn: 1, attempt: 1, cause, spent: Spent::default() });
+        story.fact(Event::CallFailed { turn: 1, attempt: 1, cause, spent: Spent::default(), waited_ms: 0 });
         if is_late {
             story.see(&discarded);
         }
