@@ -65,7 +65,7 @@ pub(crate) async fn go_on(
     drop(records);
     let followed = follow::follow(runtime, run, view, &mut progress, &mut interrupts, &hints).await?;
     let colour = terminal::colour(&settings.environment);
-    finish::finish(&**runtime.store(), followed, global.output_format, &hints, colour, &mut interrupts)
+    finish::finish(&**runtime.store(), followed, global, &hints, colour, &mut interrupts)
         .await
         .map(GoneOn::Ended)
 }
