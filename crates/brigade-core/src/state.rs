@@ -366,7 +366,7 @@ impl State {
         self.rounds += 1;
         self.phase = Phase::Running;
         self.ledger = Ledger::new(round.grant.budget);
-        self.transcript.closed();
+        self.transcript.begin_round();
         // A turn that an earlier round did not get answered is over: its number is not used again.
         self.transcript.give_up(self.turn);
         self.transcript.task(&round.delegation);

@@ -172,7 +172,7 @@ impl State {
         self.transcript.fingerprint()
     }
 
-    /// What the agent said last.
+    /// What the agent said last in this round.
     pub fn last_text(&self) -> Text {
         self.transcript.last_text()
     }

@@ -1,6 +1,7 @@
 //! Stories of sessions: what happened, what is to be done next, what may not stand in the log.
 
 mod long;
+mod rounds;
 mod waited;
 
 use super::*;
