@@ -1,5 +1,6 @@
 //! What is printed at the end of a run: the result, what it cost, and how to go on.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ pub(crate) fn quoted(word: &str) -> String {
 pub(crate) async fn finish(
     store: &dyn Store,
     followed: Followed,
-    format: OutputFormat,
+    global: &Global,
     hints: &Hints,
     colour: Colour,
     interrupts: &mut Interrupts,
@@ -101,7 +102,7 @@ pub(crate) async fn finish(
     // What only made a call for another program hears nothing.
     let hears = !relay::speaks_for(store, root).await.unwrap_or(false);
     let tell = hears.then(|| hints.tell(root));
-    let exit = print(followed, format, hints, tell, colour)?;
+    let exit = print(followed, global, hints, tell, colour)?;
     if let Some(detached) = detached {
         stay(store, &detached, hints, interrupts).await;
     }
@@ -149,12 +150,13 @@ pub(crate) async fn asked(store: &dyn Store, session: &SessionId) -> Vec<(String
 
 fn print(
     followed: Followed,
-    format: OutputFormat,
+    global: &Global,
     hints: &Hints,
     tell: Option<String>,
     colour: Colour,
 ) -> Result<Exit, Failure> {
     let Followed { ending, view } = followed;
+    let format = global.output_format;
     if format != OutputFormat::Text {
         output::json(&Report::new(&view, &ending))?;
     }
@@ -166,7 +168,7 @@ fn print(
     if format == OutputFormat::Text {
         output::paint(&render::summary(&view, colour, terminal::room()));
         output::note("");
-        result(outcome.text.as_str())?;
+        result(outcome.text.as_str(), global)?;
     }
     if format != OutputFormat::StreamJson {
         for warning in &outcome.warnings {
@@ -177,15 +179,15 @@ fn print(
     Ok(Exit::of(&outcome.status))
 }
 
-/// Writes a result to standard output: as it is where a program reads it.
-pub(crate) fn result(text: &str) -> Result<(), Failure> {
+/// Writes a result to standard output. A program gets it without control characters, or with `--raw` as it is.
+pub(crate) fn result(text: &str, global: &Global) -> Result<(), Failure> {
     if text.is_empty() {
         return Ok(());
     }
     if terminal::reads_results() {
         return output::text(text);
     }
-    output::raw(text)?;
+    output::raw(&if global.raw { Cow::Borrowed(text) } else { safe::uncontrolled(text) })?;
     if text.ends_with('\n') { Ok(()) } else { output::raw("\n") }
 }
 

@@ -3,6 +3,7 @@
 mod branches;
 mod document;
 mod html;
+mod links;
 mod markdown;
 pub(crate) mod question;
 mod spans;

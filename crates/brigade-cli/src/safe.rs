@@ -26,6 +26,16 @@ fn is_hostile(c: char) -> bool {
 
 /// Text of several lines: line ends and tabs stay, whatever else is hostile is shown as `\u{..}`.
 pub(crate) fn lines(text: &str) -> Cow<'_, str> {
+    without(text, is_hostile)
+}
+
+/// Text for a program or a file: only control characters are shown as `\u{..}`. What joins letters stays, since nothing of
+/// it steers a terminal.
+pub(crate) fn uncontrolled(text: &str) -> Cow<'_, str> {
+    without(text, char::is_control)
+}
+
+fn without(text: &str, is_hostile: fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(|c| is_hostile(c) && c != '\n' && c != '\t') {
         return Cow::Borrowed(text);
     }
@@ -100,6 +110,15 @@ mod tests {
         assert!(!shown.chars().any(is_hostile), "{shown:?}");
         assert!(shown.starts_with("a\\u{1b}[2Jb\\u{9b}31mc\\u{7}d\\u{202e}e\\u{200b}f"));
         assert!(!line(HOSTILE).chars().any(is_hostile));
+    }
+
+    #[test]
+    fn a_program_gets_no_control_characters_and_all_else_as_it_is() {
+        let shown = uncontrolled(HOSTILE);
+        assert!(!shown.chars().any(|c| c.is_control()), "{shown:?}");
+        assert!(shown.contains('\u{202e}') && shown.contains("\\u{9b}31m"), "{shown:?}");
+        let family = "\u{1f468}\u{200d}\u{1f469}\tx\n";
+        assert!(matches!(uncontrolled(family), Cow::Borrowed(same) if same == family));
     }
 
     #[test]

@@ -224,6 +224,10 @@ impl Settings {
             (None, Some(path)) => environment.absolute(Path::new(path)),
         };
         let providers = Providers::resolve(raw.providers)?;
+        let mut limits = raw.limits.resolve()?;
+        // The limits of a provider end a call first, and say which setting they come from.
+        limits.model_silence =
+            limits.model_silence.max(providers.longest_silence().saturating_add(SILENCE_MARGIN));
         // Whoever names a model for this run wants that one.
         let fallbacks = if flags.model.is_some() { Vec::new() } else { raw.fallbacks };
         Ok(Settings {
@@ -234,7 +238,7 @@ impl Settings {
             store,
             agent,
             faces,
-            limits: raw.limits.resolve()?,
+            limits,
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
             budget: raw.budget.resolve()?,
             asks: raw.permissions.questions.resolve(),
@@ -392,6 +396,9 @@ impl RawBudget {
         })
     }
 }
+
+/// Added to the longest silence of a provider before a run gives up on a model by itself.
+const SILENCE_MARGIN: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

@@ -111,6 +111,10 @@ pub enum Event {
         reply: Reply,
         /// What it cost.
         spent: Spent,
+        /// Time before the request was sent, in the queue of the provider, in milliseconds. It does not count against the
+        /// deadline of a delegated session.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        waited_ms: u64,
     },
     /// A call brought no reply.
     CallFailed {
@@ -125,6 +129,10 @@ pub enum Event {
         /// The text that had arrived when the session was stopped. No call of such a reply runs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partial: Option<Text>,
+        /// Time before the request was sent, in the queue of the provider, in milliseconds. It does not count against the
+        /// deadline of a delegated session.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        waited_ms: u64,
     },
     /// A tool is about to run: intent, before the effect.
     ToolStarted {
@@ -239,6 +247,8 @@ pub enum Event {
     },
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+
 /// Who spoke. Stamped by the runtime, never read from the words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -335,7 +345,7 @@ impl Event {
 
     /// A model call failed and left no text.
     pub fn call_failed(turn: u32, attempt: u32, cause: CallFault, spent: Spent) -> Event {
-        Event::CallFailed { turn, attempt, cause, spent, partial: None }
+        Event::CallFailed { turn, attempt, cause, spent, partial: None, waited_ms: 0 }
     }
 
     /// A limit other than the budget for the next call was reached.

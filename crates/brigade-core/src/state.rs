@@ -148,6 +148,8 @@ pub struct State {
     transcript: Transcript,
     turn: u32,
     turns_in_round: u32,
+    /// Time that requests of this round waited before they were sent.
+    waited_ms: u64,
     open: Option<OpenCall>,
     attempts: u32,
     faults: u32,
@@ -198,6 +200,7 @@ impl State {
             transcript: Transcript::default(),
             turn: 0,
             turns_in_round: 0,
+            waited_ms: 0,
             open: None,
             attempts: 0,
             faults: 0,
@@ -265,8 +268,12 @@ impl State {
                     input: *input,
                 });
             }
-            Event::Replied { turn, reply, spent } => self.replied(*turn, reply, *spent),
-            Event::CallFailed { cause, spent, partial, .. } => {
+            Event::Replied { turn, reply, spent, waited_ms } => {
+                self.waited_ms = self.waited_ms.saturating_add(*waited_ms);
+                self.replied(*turn, reply, *spent);
+            }
+            Event::CallFailed { cause, spent, partial, waited_ms, .. } => {
+                self.waited_ms = self.waited_ms.saturating_add(*waited_ms);
                 self.call_failed(cause, *spent);
                 if let Some(text) = partial {
                     self.transcript.broke_off(text);
@@ -389,7 +396,7 @@ impl State {
         self.rounds += 1;
         self.phase = Phase::Running;
         self.ledger = Ledger::new(round.grant.budget);
-        self.transcript.closed();
+        self.transcript.begin_round();
         // A turn that an earlier round did not get answered is over: its number is not used again.
         self.transcript.give_up(self.turn);
         self.transcript.task(&round.delegation);
@@ -397,6 +404,7 @@ impl State {
         self.reminders = 0;
         self.round = Some(round);
         self.turns_in_round = 0;
+        self.waited_ms = 0;
         self.open = None;
         self.attempts = 0;
         self.faults = 0;

@@ -294,7 +294,7 @@ impl Node {
                     Purpose::Compaction => Doing::Summarising,
                 };
             }
-            Event::Replied { turn, reply, spent } => {
+            Event::Replied { turn, reply, spent, .. } => {
                 self.turns += spent.turns;
                 self.spend(spent);
                 self.calls.clear();

@@ -7,6 +7,7 @@ mod connections;
 mod cors;
 mod sessions;
 mod token;
+mod visitors;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub use checks::{Checks, Refused};
 pub use connections::serve;
 use sessions::Sessions;
 pub use token::{Token, TokenError};
+use visitors::Visitor;
 
 /// Where the protocol is spoken.
 pub const PATH: &str = "/mcp";
@@ -69,6 +71,7 @@ async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Re
     }
     let response = match door.checks.judge_token(request.headers()) {
         Err(refused) => answer(&refused),
+        Ok(()) if !has_place(&request) => answer(&Refused::Full),
         // What looks otherwise and opens one all the same finds no place either.
         Ok(()) if opens_session(&request) && door.sessions.is_full() => answer(&Refused::Full),
         Ok(()) => {
@@ -85,6 +88,11 @@ async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Re
         Some(origin) => cors::readable(response, &origin),
         None => response,
     }
+}
+
+/// Whether there is a place for the connection of a request with the token. Without [`serve`] nobody counts.
+fn has_place(request: &Request) -> bool {
+    request.extensions().get::<Visitor>().is_none_or(Visitor::authenticate)
 }
 
 fn says_json(headers: &HeaderMap) -> bool {

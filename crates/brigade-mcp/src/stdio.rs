@@ -8,8 +8,8 @@ use std::io;
 use std::time::Duration;
 
 use futures::future::{self, Either};
-use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
+use rmcp::{ServerHandler, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Server;
@@ -25,7 +25,7 @@ pub async fn serve(
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let (pipe, lines) = Pipe::new(input);
+    let (pipe, lines) = Pipe::new(input, server.supported_protocol_versions().into_owned());
     let writing = std::pin::pin!(pipe::write(lines, output));
     let talk = std::pin::pin!(talk(server.clone(), pipe, stop));
     match future::select(talk, writing).await {
@@ -55,9 +55,7 @@ async fn talk<R: AsyncRead + Send + Unpin + 'static>(
         () = &mut stop => return Ok(()),
     };
     match running {
-        // It went away before it had said who it is.
-        Err(ServerInitializeError::ConnectionClosed(_)) => {}
-        Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
+        Err(error) => return not_greeted(error),
         Ok(running) => {
             let leave = running.cancellation_token();
             let mut waiting = std::pin::pin!(running.waiting());
@@ -68,4 +66,18 @@ async fn talk<R: AsyncRead + Send + Unpin + 'static>(
         }
     }
     Ok(())
+}
+
+/// The end of a conversation that did not begin. The words of the protocol show whole messages as Rust values: they are
+/// not repeated.
+fn not_greeted(error: ServerInitializeError) -> io::Result<()> {
+    let cause = match error {
+        // The client went away before it had said who it is.
+        ServerInitializeError::ConnectionClosed(_)
+        | ServerInitializeError::TransportError { .. }
+        | ServerInitializeError::Cancelled => return Ok(()),
+        ServerInitializeError::InitializeFailed(error) => error.message.into_owned(),
+        _ => "it did not begin with `initialize`".to_owned(),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidData, cause))
 }

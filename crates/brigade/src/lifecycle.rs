@@ -147,7 +147,7 @@ impl Observer {
 impl Subagent {
     fn fact(&mut self, event: &Event) -> Vec<Lifecycle> {
         match event {
-            Event::Replied { turn, reply, spent } => {
+            Event::Replied { turn, reply, spent, .. } => {
                 self.turns += spent.turns;
                 self.calls.clear();
                 self.started.clear();

@@ -30,7 +30,7 @@ use crate::secret::Secret;
 pub use gate::Pace;
 pub use http::{Endpoint, EndpointError, Place, Times};
 pub use list::{Api, ListError, Listed, list, list_all};
-pub use prices::{Figures, PriceList};
+pub use prices::{Auth, Figures, PriceList};
 
 /// What a model is asked.
 #[derive(Debug, Clone)]

@@ -32,8 +32,10 @@ pub use task::{Detached, Ending, More, RunError, Task};
 /// How often a runner says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-const MORE_WORDS: &str =
-    "You may go on: there is more budget now. Pick the task up where you left it and finish it.";
+const CONTINUE_WORDS: &str = "Continue the task from where you left it and finish it.";
+
+/// The most of a failure that the model is told.
+const MAX_CAUSE_CHARS: usize = 300;
 
 /// Runs trees of agents over a store.
 #[derive(Clone)]
@@ -304,6 +306,12 @@ impl Runtime {
             return Ok(self.already_over(tree, &state));
         }
         let mut agent = kit.agent.clone();
+        // A model that the user names for a next round is remembered with it.
+        let is_relay = agent.model.as_deref().is_some_and(|name| name.starts_with(relay::PROVIDER));
+        if let Some(model) = more.model.as_ref().filter(|_| !is_relay && kit.terms.is_none()) {
+            agent.model = Some(model.clone());
+            agent.fallbacks = Vec::new();
+        }
         agent.model.get_or_insert_with(|| self.core.settings.model.clone());
         let mut delegation =
             Delegation { task: "".into(), warnings: Vec::new(), ..Arc::unwrap_or_clone(round.delegation) };
@@ -330,8 +338,8 @@ impl Runtime {
         let kit = tree.kit(agent, authority, depth).map_err(RunError::Setup)?;
         let next = self.root_round(delegation, &kit, &more);
         kit.can_keep(&next.grant.budget).map_err(RunError::Setup)?;
-        let needs_words = !state.has_unheard_words();
-        let driver = Driver::next_round(tree.clone(), state, kit, next, needs_words.then_some(MORE_WORDS));
+        let words = (!state.has_unheard_words()).then(|| resume_words(&state));
+        let driver = Driver::next_round(tree.clone(), state, kit, next, words.as_deref());
         Ok(prepared(tree, driver))
     }
 
@@ -504,6 +512,25 @@ impl Runtime {
         let depth = depth_at_top(&delegation);
         Round { delegation: delegation.into(), agent: kit.agent_hash, grant, parent: None, depth }
     }
+}
+
+/// The reason why a next round begins without words of the user, for the model.
+fn resume_words(state: &State) -> String {
+    let cause = match state.ended().map(|outcome| &outcome.status) {
+        Some(Status::Incomplete { limit }) => {
+            format!("Your last round reached its limit of {limit}. You have a new limit now. ")
+        }
+        Some(Status::Failed { cause }) => {
+            let cause: String = cause.chars().take(MAX_CAUSE_CHARS).collect();
+            format!("Your last round failed: {cause}. It is tried again. ")
+        }
+        Some(Status::Lost { .. }) => {
+            "Your last round was interrupted, and what its last step did is not known. Check it first. "
+                .to_owned()
+        }
+        Some(Status::Done | Status::Cancelled { .. } | Status::Detached) | None => String::new(),
+    };
+    format!("{cause}{CONTINUE_WORDS}")
 }
 
 /// How deep a session at the top is: where another process handed the work on, as deep as it says.

@@ -12,6 +12,7 @@ mod group;
 mod hop;
 mod kin;
 mod lend;
+mod patience;
 mod schema;
 mod think;
 
@@ -24,7 +25,7 @@ use brigade_core::message::Stop;
 use brigade_core::money::Amount;
 use brigade_core::state::{CallProgress, Round, Step};
 use brigade_core::{
-    CallId, Event, Face, Hash, Limit, Outcome, Record, SeenFile, SessionId, Spent, State, ToolOutput,
+    CallId, Event, Face, Hash, Outcome, Record, SeenFile, SessionId, Spent, State, ToolOutput,
 };
 use futures::StreamExt;
 use futures::channel::mpsc;
@@ -42,10 +43,7 @@ use crate::task::AbortOnDrop;
 use crate::tree::{Kit, Tree};
 use group::Group;
 use lend::Waiting;
-
-/// How long a last word may take after the time is up: a tenth of the time there was, within these bounds.
-const LEAST_GRACE: Duration = Duration::from_secs(2);
-const MOST_GRACE: Duration = Duration::from_secs(30);
+use patience::MOST_GRACE;
 
 /// Why a driver stops without an end in its log. The tree can be resumed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -141,6 +139,8 @@ pub(crate) struct Driver {
     is_stopped: bool,
     slot: Option<Slot>,
     deadline: Option<Instant>,
+    /// When the time of the caller is nearly up. Time in a queue does not move the deadline beyond this.
+    latest: Option<Instant>,
     /// How long the last word may take after that.
     grace: Duration,
     /// What is kept for this session where another program runs it.
@@ -223,6 +223,7 @@ impl Driver {
             is_stopped: false,
             slot,
             deadline: None,
+            latest: None,
             grace: MOST_GRACE,
             seat,
             is_cut_off: false,
@@ -242,14 +243,6 @@ impl Driver {
 
     fn name_definitions(&mut self) {
         self.tree.add_unwritten(&self.kit, &mut self.blobs);
-    }
-
-    fn set_deadline(&mut self, downtime: u64) {
-        let Some(Limit::AtMost(at)) = self.state.round().map(|round| round.grant.deadline) else { return };
-        let left = at.saturating_add(downtime).saturating_sub(clock::now());
-        let left = Duration::from_millis(left);
-        self.grace = (left / 10).clamp(LEAST_GRACE, MOST_GRACE);
-        self.deadline = Instant::now().checked_add(left);
     }
 
     fn lane(&self) -> Lane {

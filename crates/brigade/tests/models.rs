@@ -9,6 +9,7 @@ mod models {
     mod cuts;
     mod failures;
     mod gemini;
+    mod hung;
     mod known;
     mod limits;
     mod openai;

@@ -173,7 +173,7 @@ impl Narrator {
             {
                 self.said_by_person(text.as_str());
             }
-            Event::Replied { turn, reply, spent } => self.replied(session, *turn, reply, spent),
+            Event::Replied { turn, reply, spent, .. } => self.replied(session, *turn, reply, spent),
             Event::ToolStarted { call, before, .. } => {
                 if let Some(call) = self.calls.get_mut(session).and_then(|calls| calls.get_mut(call)) {
                     call.starts(*before);

@@ -70,9 +70,9 @@ async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, Failure> {
                 );
             }
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-            stdio::serve(server, input, output, interrupts.next()).await.map_err(|error| {
-                Failure::failed(format!("the client said nothing that makes sense: {error}"))
-            })?;
+            stdio::serve(server, input, output, interrupts.next())
+                .await
+                .map_err(|error| Failure::failed(format!("invalid message from the MCP client: {error}")))?;
         }
         Some(address) => listen(mcp, settings, server, address, &mut interrupts).await?,
     }

@@ -5,7 +5,7 @@ mod print;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use brigade::model::{About, ListError, Listed, Place, list_all};
+use brigade::model::{About, Auth, ListError, Listed, Place, list_all};
 
 use crate::args::{Global, Models, OutputFormat};
 use crate::engine;
@@ -161,7 +161,8 @@ fn judged(place: Place, answer: Option<Result<Vec<Listed>, ListError>>) -> (Stat
 
 /// The models of a provider: those that it listed, or those that the table and the configuration speak of.
 fn known(settings: &Settings, offer: &Offer, listed: Option<Vec<Listed>>) -> BTreeMap<String, About> {
-    let about = |model: &str| settings.prices.about_at(&offer.base_url, &offer.name, model);
+    let auth = if offer.key == Key::Unneeded { Auth::Keyless } else { Auth::Keyed };
+    let about = |model: &str| settings.prices.about_at(&offer.base_url, &offer.name, model, auth);
     match listed {
         Some(listed) => {
             let with_window = |listed: Listed| {

@@ -17,6 +17,7 @@ use crate::terminal;
 
 /// Runs it.
 pub(crate) fn run(global: Global, resume: Resume) -> Result<Exit, Failure> {
+    refuse_agent(&resume.flags)?;
     let person = Settings::of_the_person(&global)?;
     engine::many_threads()?.block_on(async {
         let store = engine::store(&person)?;
@@ -28,6 +29,16 @@ pub(crate) fn run(global: Global, resume: Resume) -> Result<Exit, Failure> {
             GoneOn::Held(error) => Err(error.into()),
         }
     })
+}
+
+/// A session keeps the agent that it was started with.
+pub(super) fn refuse_agent(flags: &Flags) -> Result<(), Failure> {
+    if flags.agent.is_none() {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        "cannot change the agent of a session with --agent. Leave it out, or start a session with: brigade run -a ID",
+    ))
 }
 
 /// What came of an attempt to go on.
@@ -65,7 +76,7 @@ pub(crate) async fn go_on(
     drop(records);
     let followed = follow::follow(runtime, run, view, &mut progress, &mut interrupts, &hints).await?;
     let colour = terminal::colour(&settings.environment);
-    finish::finish(&**runtime.store(), followed, global.output_format, &hints, colour, &mut interrupts)
+    finish::finish(&**runtime.store(), followed, global, &hints, colour, &mut interrupts)
         .await
         .map(GoneOn::Ended)
 }

@@ -44,7 +44,7 @@ pub(crate) fn start(
         finish::finish(
             &**runtime.store(),
             followed,
-            global.output_format,
+            global,
             &hints,
             terminal::colour(&settings.environment),
             &mut interrupts,

@@ -7,7 +7,7 @@ use brigade::{RunError, Store};
 use brigade_core::{SessionId, State};
 use serde_json::json;
 
-use super::resume::{GoneOn, go_on};
+use super::resume::{GoneOn, go_on, refuse_agent};
 use crate::args::{Global, OutputFormat, Tell};
 use crate::engine;
 use crate::failure::{Exit, Failure};
@@ -25,6 +25,7 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
     if text.trim().is_empty() {
         return Err(Failure::usage("there is nothing to tell; say something after the id"));
     }
+    refuse_agent(&tell.flags)?;
     let person = Settings::of_the_person(&global)?;
     engine::many_threads()?.block_on(async {
         let store = engine::store(&person)?;

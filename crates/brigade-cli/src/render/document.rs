@@ -1,8 +1,10 @@
-//! A whole tree as Markdown. All that others said stands in fences that it cannot close.
+//! A whole tree as Markdown. All that others said stands in fences that it cannot close, and has no hostile links for
+//! readers that show what is in a fence.
 
 use brigade_core::SessionId;
 use brigade_core::view::Node;
 
+use super::links::harmless;
 use super::story::{Began, Call, Child, Item, Question, Story, Turn, capital, cost};
 use super::tale::{Tale, anchor, fate, fate_of};
 use super::{Content, fit};
@@ -233,7 +235,7 @@ impl Page {
     }
 
     fn words(&mut self, text: &str) {
-        self.paragraph(&fenced(text, "markdown"));
+        self.paragraph(&fenced(&harmless(text), "markdown"));
     }
 
     /// What a tool gave: folded where it is long.

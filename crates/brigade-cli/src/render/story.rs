@@ -134,7 +134,7 @@ impl<'a> Story<'a> {
                 self.items.push(Item::Heard { from: speaker(from), text: text.as_str() });
             }
             Event::Called { purpose, .. } => self.purpose = *purpose,
-            Event::Replied { turn, reply, spent } => self.replied(*turn, reply, *spent, at),
+            Event::Replied { turn, reply, spent, .. } => self.replied(*turn, reply, *spent, at),
             Event::CallFailed { turn, attempt, cause, .. } => {
                 self.trouble(format!("turn {turn}, attempt {attempt} failed: {cause}"));
             }

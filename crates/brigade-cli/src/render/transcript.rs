@@ -299,6 +299,7 @@ mod tests {
             turn,
             reply: Reply { text: text.into(), calls, ..Reply::default() },
             spent: Spent::default(),
+            waited_ms: 0,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use brigade::model::{Figures, Place, PriceList};
+use brigade::model::{Auth, Figures, Place, PriceList};
 use serde::Deserialize;
 use toml::Value;
 
@@ -62,7 +62,7 @@ pub(super) fn resolve(
         let alone = PriceList::default().with(name, figures).about(name).price;
         let is_known = || {
             Place::of(provider, base_url) == Ok(Place::Elsewhere)
-                && PriceList::built_in().about_at(base_url, provider, model).price.is_some()
+                && PriceList::built_in().about_at(base_url, provider, model, Auth::Keyed).price.is_some()
         };
         if raw.names_a_price() && alone.is_none() && !is_known() {
             let missing = if raw.input.is_none() { "input" } else { "output" };

@@ -4,6 +4,7 @@ mod offer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use brigade::Model;
 use brigade::model::anthropic::Anthropic;
@@ -151,6 +152,12 @@ impl Providers {
             providers.insert(name, Provider { kind, base_url, key, pace, times });
         }
         Ok(Providers(providers))
+    }
+
+    /// The longest silence that the configuration permits a provider.
+    pub(super) fn longest_silence(&self) -> Duration {
+        let times = self.0.values().flat_map(|provider| [provider.times.first_byte, provider.times.idle]);
+        times.flatten().max().unwrap_or_default()
     }
 
     /// Whether a variable holds the key of one of them.

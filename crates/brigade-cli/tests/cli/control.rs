@@ -116,6 +116,30 @@ fn what_is_told_after_the_end_is_answered() {
 }
 
 #[test]
+fn a_failed_round_prints_no_answer_of_an_earlier_one() {
+    let home = Home::new();
+    let script = "[[reply]]\nturn = 1\ntext = 'the first answer'\n[[reply]]\nfault = 'refused'\n";
+    let report = home.report(script, &[]);
+    let id = report["session_id"].as_str().unwrap();
+    let failed = home.brigade(&["tell", id, "and now?"]);
+    assert_eq!(failed.exits(1).stdout, "");
+    let failed = home.brigade(&["resume", id, "--output-format", "json"]).exits(1).json();
+    assert_eq!((&failed["status"], &failed["result"]), (&"failed".into(), &"".into()), "{failed}");
+}
+
+#[test]
+fn a_session_keeps_its_agent() {
+    let home = Home::new();
+    let report = home.report("[[reply]]\ntext = 'done'\n", &[]);
+    let id = report["session_id"].as_str().unwrap();
+    for command in [&["resume", id, "-a", "other"][..], &["tell", id, "-a", "other", "more"]] {
+        home.brigade(command).exits(2).says("cannot change the agent of a session");
+    }
+    let shown = home.brigade(&["sessions", "show", id]).exits(0).stdout.clone();
+    assert!(!shown.contains("more"), "nothing was told: {shown}");
+}
+
+#[test]
 fn what_is_told_while_it_runs_is_heard() {
     let home = Home::new();
     let script = "[[reply]]\nturn = 1\ndelay_ms = 800\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\

@@ -222,6 +222,47 @@ fn check_free_line(line: &str) {
 }
 
 #[test]
+fn exports_have_no_links_that_run_something() {
+    let home = Home::new();
+    let id = hostile(&home);
+    let page = home.brigade(&["sessions", "export", &id, "--format", "html"]).exits(0).stdout.clone();
+    assert!(
+        page.split("href=").skip(1).all(|link| link.starts_with("\"#") || !link.starts_with('"')),
+        "{page}"
+    );
+    let page = home.brigade(&["sessions", "export", &id, "--format", "md"]).exits(0).stdout.clone();
+    let (mut words, mut links) = (Vec::new(), Vec::new());
+    collect(&page, &mut links, &mut words);
+    assert!(!links.is_empty() && links.iter().all(|link| link.starts_with("#agent")), "{links:?}");
+    assert!(!words.is_empty());
+    for words in words {
+        let mut links = Vec::new();
+        collect(&words, &mut links, &mut Vec::new());
+        assert!(links.is_empty(), "{links:?} in {words}");
+    }
+}
+
+/// The addresses of links and the contents of Markdown fences.
+fn collect(page: &str, links: &mut Vec<String>, words: &mut Vec<String>) {
+    use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+    let mut is_words = false;
+    for event in Parser::new_ext(page, Options::all()) {
+        match event {
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                links.push(dest_url.to_string());
+            }
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) if &*language == "markdown" => {
+                is_words = true;
+                words.push(String::new());
+            }
+            Event::Text(text) if is_words => words.last_mut().unwrap().push_str(&text),
+            Event::End(TagEnd::CodeBlock) => is_words = false,
+            _ => {}
+        }
+    }
+}
+
+#[test]
 fn a_part_of_a_tree_can_be_exported() {
     let home = Home::new();
     let id = transcript::run(&home);

@@ -140,7 +140,7 @@ fn hostile_text_does_not_reach_a_terminal() {
     text = "raw \u001b[1m bytes"
     "#;
     let done = home.run(script, &["-v"]);
-    assert_eq!(done.exits(0).stdout, "raw \u{1b}[1m bytes\n", "a pipe gets what was said");
+    assert_eq!(done.exits(0).stdout, "raw \\u{1b}[1m bytes\n");
     let hostile = |text: &str| text.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\u{7}']);
     assert!(!hostile(&done.stderr), "{:?}", done.stderr);
     done.says("[lead]: hi \\u{1b}[2J\\u{9b}31m\\u{202e} there\n    lead: done");
@@ -154,4 +154,29 @@ fn hostile_text_does_not_reach_a_terminal() {
         let done = home.brigade(&["sessions", arguments[0], id, "--output-format", arguments[1]]);
         assert!(!hostile(&done.exits(0).stdout), "{arguments:?}: {:?}", done.stdout);
     }
+}
+
+#[test]
+fn a_pipe_gets_control_characters_with_raw_only_and_json_loses_none() {
+    const SAID: &str = "a\u{1b}[2Jb\u{9b}31mc\u{7f}d\re\u{0}f\tg\u{202e}h\n\u{1b}]0;title\u{7}";
+    let home = Home::new();
+    let script = format!(r#"{{"reply": [{{"text": {}}}]}}"#, serde_json::to_string(SAID).unwrap());
+    let model = home.script(&script.replace('\u{7f}', "\\u007f"));
+    let run = |more: &[&str]| {
+        let done = home.brigade(&[&["run", "--model", &model, "the task"], more].concat());
+        done.exits(0);
+        done
+    };
+    let piped = run(&[]).stdout.clone();
+    assert!(!piped.chars().any(|c| c.is_control() && c != '\n' && c != '\t'), "{piped:?}");
+    assert!(piped.starts_with("a\\u{1b}[2Jb\\u{9b}31mc\\u{7f}d\\u{d}e\\u{0}f\tg\u{202e}h\n"), "{piped:?}");
+    assert_eq!(run(&["--raw"]).stdout, format!("{SAID}\n"));
+    let hostile = |text: &str| text.chars().any(|c| c == '\u{202e}' || (c.is_control() && c != '\n'));
+    let json = run(&["--output-format", "json"]);
+    assert!(!hostile(&json.stdout), "{:?}", json.stdout);
+    assert_eq!(json.json()["result"], SAID);
+    let stream = run(&["--output-format", "stream-json"]);
+    assert!(!hostile(&stream.stdout), "{:?}", stream.stdout);
+    let last: serde_json::Value = serde_json::from_str(stream.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["result"], SAID);
 }

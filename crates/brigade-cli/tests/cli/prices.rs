@@ -253,6 +253,39 @@ fn a_model_without_a_price_is_refused_under_a_budget_in_dollars() {
 }
 
 #[test]
+fn a_proxy_on_this_machine_with_a_key_is_refused_under_a_budget_in_dollars() {
+    let server = Server::start("200 OK\r\nContent-Type: text/event-stream", HELLO);
+    let run = ["run", "the task", "--budget-usd", "1", "--output-format", "json"];
+    let with_key = |home: &Home, args: &[&str]| {
+        Done::of(home.command(args).env("PROXY_KEY", "sk-0123456789").output().unwrap())
+    };
+    let proxy = with_server(&server.url, "api_key_env = 'PROXY_KEY'\n");
+    let refused = with_key(&proxy, &run);
+    refused.exits(2).says("the price of the model 'mine/small' is not known");
+    assert!(server.asked().is_empty(), "nothing is sent");
+    with_key(&proxy, &["run", "the task"]).exits(0);
+    let price = "api_key_env = 'PROXY_KEY'\n[prices.'mine/small']\ninput = 3.0\noutput = 15\n";
+    let report = with_key(&with_server(&server.url, price), &run).exits(0).json();
+    assert_eq!(report["cost_usd"], 0.00006, "{report}");
+    let local = format!(
+        "model = 'vllm/small'\n[providers.vllm]\nbase_url = '{}'\napi_key_env = 'PROXY_KEY'\n",
+        server.url
+    );
+    let free = with_key(&home(&local), &run).exits(0).json();
+    assert_eq!(free["cost_usd"], 0.0);
+}
+
+#[test]
+fn a_proxy_on_this_machine_with_a_key_is_not_listed_as_free() {
+    let server = Server::start("200 OK", TWO);
+    let home = with_server(&server.url, "api_key_env = 'PROXY_KEY'\n");
+    let models = ["models", "mine"];
+    let done = Done::of(home.command(&models).env("PROXY_KEY", "sk-0123456789").output().unwrap());
+    done.exits(0).prints("mine/small");
+    assert!(!done.stdout.contains("free"), "{}", done.stdout);
+}
+
+#[test]
 fn wrong_prices_name_the_file_and_the_cure() {
     let home = Home::new();
     let file = home.home().join("config.toml").display().to_string();

@@ -90,6 +90,11 @@ impl State {
         self.round.as_ref()
     }
 
+    /// Time that requests of this round waited in the queue of their provider, in milliseconds.
+    pub fn waited_ms(&self) -> u64 {
+        self.waited_ms
+    }
+
     /// Whether a round is under way.
     pub fn is_running(&self) -> bool {
         self.phase == Phase::Running
@@ -174,7 +179,7 @@ impl State {
         self.transcript.fingerprint()
     }
 
-    /// What the agent said last.
+    /// What the agent said last in this round.
     pub fn last_text(&self) -> Text {
         self.transcript.last_text()
     }

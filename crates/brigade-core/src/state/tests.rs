@@ -3,7 +3,9 @@
 mod limits;
 mod long;
 mod partial;
+mod rounds;
 mod seen;
+mod waited;
 
 use super::*;
 use crate::delegation::Face;
@@ -84,7 +86,7 @@ fn reply(text: &str, tools: &[&str]) -> Reply {
 }
 
 fn replied(turn: u32, text: &str, tools: &[&str]) -> Event {
-    Event::Replied { turn, reply: reply(text, tools), spent: used(10) }
+    Event::Replied { turn, reply: reply(text, tools), spent: used(10), waited_ms: 0 }
 }
 
 fn failed(turn: u32, attempt: u32, cause: CallFault) -> Event {
@@ -482,7 +484,12 @@ fn the_tokens_limit() {
     let worst = story.state.worst_case(&meter, Purpose::Turn).unwrap();
     assert_eq!((worst.amount.tokens, worst.max_output), (103, 100));
     story.then(reserving(1, 1, Purpose::Turn, worst.amount.tokens));
-    story.then(Event::Replied { turn: 1, reply: reply("Half.", &["read_file"]), spent: used(103) });
+    story.then(Event::Replied {
+        turn: 1,
+        reply: reply("Half.", &["read_file"]),
+        spent: used(103),
+        waited_ms: 0,
+    });
     story.then(tool_ended(1, 0, &"x".repeat(100)));
     // The next input is 103 + 50: with the reserve of 253 there is nothing left for a turn out of 297.
     assert_eq!(limit_of(story.state.worst_case(&meter, Purpose::Turn)), Some(Which::Tokens));
@@ -502,7 +509,7 @@ fn a_reserve_beyond_the_budget_is_refused() {
     let mut story = Story::of([started(9, tokens_only(100))]);
     story.refuses(reserving(1, 1, Purpose::Turn, 101)).then(reserving(1, 1, Purpose::Turn, 100));
     story
-        .then(Event::Replied { turn: 1, reply: reply("", &["x"]), spent: used(60) })
+        .then(Event::Replied { turn: 1, reply: reply("", &["x"]), spent: used(60), waited_ms: 0 })
         .then(tool_ended(1, 0, ""));
     story.refuses(reserving(2, 1, Purpose::Turn, 41)).then(limit_reached(Which::Tokens));
     story.refuses(reserving(2, 1, Purpose::Grace, 41)).then(reserving(2, 1, Purpose::Grace, 40));
@@ -1004,7 +1011,7 @@ fn an_end_says_what_the_log_says() {
 fn an_overrun_ends_incomplete() {
     let mut story = Story::of([started(9, tokens_only(100)), called(1, 1, Purpose::Turn)]);
     let spent = Spent { overrun: tokens(50), ..used(150) };
-    story.then(Event::Replied { turn: 1, reply: reply("I go on.", &["shell"]), spent });
+    story.then(Event::Replied { turn: 1, reply: reply("I go on.", &["shell"]), spent, waited_ms: 0 });
     // No tool of that reply runs, and there is no last word to pay.
     story.refuses(tool_started(1, 0)).refuses(delegated(1, 0, loan(0))).refuses(called(2, 1, Purpose::Turn));
     story.next(incomplete(Which::Tokens, "I go on.")).ends();
@@ -1029,6 +1036,7 @@ fn an_overrun_of_money_names_money() {
         turn: 1,
         reply: reply("Dear.", &[]),
         spent: Spent { usd: 120, overrun, ..used(90) },
+        waited_ms: 0,
     });
     story.next(incomplete(Which::Usd, "Dear.")).ends();
 }
@@ -1319,8 +1327,8 @@ fn hostile_numbers_do_no_harm() {
             depth: most,
         },
         Event::Heard { from: Speaker::Person, text: blob() },
-        Event::Replied { turn: most, reply: long.clone(), spent },
-        Event::Replied { turn: most, reply: long, spent: Spent::default() },
+        Event::Replied { turn: most, reply: long.clone(), spent, waited_ms: 0 },
+        Event::Replied { turn: most, reply: long, spent: Spent::default(), waited_ms: 0 },
         Event::tool_ended(CallId { turn: most, index: 0 }, ToolOutput::ok(blob())),
         Event::tool_ended(CallId { turn: most, index: 1 }, ToolOutput::ok(blob())),
         Event::tool_ended(far, ToolOutput::ok(blob())),

@@ -157,6 +157,12 @@ impl Transcript {
         }
     }
 
+    /// A round begins. The answer of an earlier one is not its result.
+    pub(super) fn begin_round(&mut self) {
+        self.last_text = Text::default();
+        self.closed();
+    }
+
     /// The model has answered, or never will.
     pub(super) fn closed(&mut self) {
         self.model_is_answering = false;

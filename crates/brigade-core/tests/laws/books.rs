@@ -101,7 +101,7 @@ impl Books {
                     self.turns.insert(*turn);
                 }
             }
-            Event::Replied { turn, reply, spent } => {
+            Event::Replied { turn, reply, spent, .. } => {
                 let before = self.overrun();
                 let reserved = std::mem::take(&mut self.reserved);
                 self.held = spent.held;
@@ -494,6 +494,7 @@ impl Run {
                     turn,
                     reply: Reply { text: "said".into(), calls, ..Reply::default() },
                     spent,
+                    waited_ms: 0,
                 };
             }
         };
@@ -561,7 +562,12 @@ impl Run {
                     if let Some(open) = self.state.open_call() {
                         let (turn, reply) = (open.turn, Reply { text: "over".into(), ..Reply::default() });
                         self.take_reply(
-                            Event::Replied { turn, reply, spent: Spent { turns: 1, ..Spent::default() } },
+                            Event::Replied {
+                                turn,
+                                reply,
+                                spent: Spent { turns: 1, ..Spent::default() },
+                                waited_ms: 0,
+                            },
                             world,
                         );
                     }

@@ -70,8 +70,8 @@ pub(crate) fn samples() -> Vec<Event> {
             depth: 0,
         },
         Event::Resumed { epoch: u64::MAX, downtime: 0 },
-        Event::Replied { turn: 1, reply, spent },
-        Event::Replied { turn: 1, reply: Reply::default(), spent: Spent::default() },
+        Event::Replied { turn: 1, reply, spent, waited_ms: 1200 },
+        Event::Replied { turn: 1, reply: Reply::default(), spent: Spent::default(), waited_ms: 0 },
         Event::tool_ended(call, ToolOutput::error(text())),
         Event::ToolEnded { call, output: ToolOutput::ok(""), spent, seen: None },
         Event::ToolEnded {
@@ -114,7 +114,14 @@ pub(crate) fn samples() -> Vec<Event> {
     ];
     events.extend(faults.map(|cause| Event::call_failed(1, 2, cause, spent)));
     let partial = Some(text());
-    events.push(Event::CallFailed { turn: 1, attempt: 2, cause: CallFault::Stopped, spent, partial });
+    events.push(Event::CallFailed {
+        turn: 1,
+        attempt: 2,
+        cause: CallFault::Stopped,
+        spent,
+        partial,
+        waited_ms: 9,
+    });
     for effect in [Effect::Pure, Effect::Keyed, Effect::Edit, Effect::Opaque] {
         for (before, after) in [(None, None), (None, Some(hash)), (Some(hash), Some(hash))] {
             for lent in [Amount::default(), amount] {

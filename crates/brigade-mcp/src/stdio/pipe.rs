@@ -5,7 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, GetMeta, JsonRpcMessage, ProtocolVersion, ServerJsonRpcMessage,
+};
 use rmcp::transport::Transport;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -22,8 +24,11 @@ pub(super) struct Pipe<R> {
     lines: Lines<R>,
     out: Option<mpsc::UnboundedSender<Said>>,
     places: Arc<Semaphore>,
-    /// Before the first request there is nothing that a note or an answer could be about.
-    has_asked: bool,
+    /// Versions of the protocol that the server speaks.
+    versions: Vec<ProtocolVersion>,
+    /// Whether a request has opened the conversation. Before that there is nothing that a notification or a response
+    /// could be about, and the protocol would end at one.
+    is_open: bool,
 }
 
 /// A line to be written.
@@ -42,10 +47,10 @@ enum Then {
 
 impl<R: AsyncRead + Unpin> Pipe<R> {
     /// The pipe, and what is to be written.
-    pub(super) fn new(input: R) -> (Pipe<R>, mpsc::UnboundedReceiver<Said>) {
+    pub(super) fn new(input: R, versions: Vec<ProtocolVersion>) -> (Pipe<R>, mpsc::UnboundedReceiver<Said>) {
         let (out, said) = mpsc::unbounded_channel();
         let places = Arc::new(Semaphore::new(MOST_UNREAD));
-        (Pipe { lines: Lines::new(input), out: Some(out), places, has_asked: false }, said)
+        (Pipe { lines: Lines::new(input), out: Some(out), places, versions, is_open: false }, said)
     }
 
     fn say(&self, message: &impl Serialize, then: Then) -> io::Result<()> {
@@ -53,6 +58,20 @@ impl<R: AsyncRead + Unpin> Pipe<R> {
         line.push(b'\n');
         let out = self.out.as_ref().ok_or_else(gone)?;
         out.send(Said { line, then }).map_err(|_| gone())
+    }
+
+    /// Whether the protocol takes a request as the beginning of a conversation: a greeting, or one that says by itself
+    /// what a greeting says.
+    fn opens(&self, request: &ClientRequest) -> bool {
+        match request {
+            ClientRequest::InitializeRequest(_) => true,
+            ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => false,
+            request => {
+                let meta = request.get_meta();
+                let version = meta.protocol_version().filter(|version| self.versions.contains(version));
+                version.is_some() && meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
+            }
+        }
     }
 
     /// Never waits: an end of the input behind it could not be seen meanwhile.
@@ -90,8 +109,11 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Pipe<R> {
             };
             match heard {
                 Heard::Message(message) => {
-                    self.has_asked |= matches!(*message, JsonRpcMessage::Request(_));
-                    if self.has_asked {
+                    if let JsonRpcMessage::Request(request) = &*message {
+                        self.is_open = self.is_open || self.opens(&request.request);
+                        return Some(*message);
+                    }
+                    if self.is_open {
                         return Some(*message);
                     }
                 }

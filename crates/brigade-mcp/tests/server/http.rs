@@ -69,6 +69,27 @@ impl Listening {
 }
 
 #[tokio::test]
+async fn silent_connections_hold_up_no_client_with_the_token() {
+    let stage = Stage::new(FOUR);
+    let listening = listen(&stage).await;
+    let client = listening.client().await;
+    let mut silent = Vec::new();
+    for number in 0..300 {
+        let mut connection = tokio::net::TcpStream::connect(listening.address).await.unwrap();
+        if number % 2 == 0 {
+            connection.write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
+        }
+        silent.push(connection);
+    }
+    let soon = std::time::Duration::from_secs(5);
+    let new = tokio::time::timeout(soon, listening.client()).await.expect("a new client is served");
+    for client in [client, new] {
+        let called = tokio::time::timeout(soon, client.call_tool(delegate())).await.expect("it is answered");
+        assert_eq!(words(&called.unwrap()), "[Child]: Four.");
+    }
+}
+
+#[tokio::test]
 async fn clients_of_either_lifecycle_call_over_http() {
     let stage = Stage::new(FOUR);
     let listening = listen(&stage).await;

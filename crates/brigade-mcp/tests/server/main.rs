@@ -7,6 +7,7 @@
 )]
 
 mod calls;
+mod hostile;
 mod http;
 mod lines;
 mod questions;

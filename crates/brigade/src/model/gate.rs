@@ -9,6 +9,7 @@ mod date;
 mod flow;
 mod hints;
 mod learned;
+mod overdue;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +30,8 @@ pub(super) use hints::Hints;
 /// are accepted, fewer after a refusal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// The most requests at once, and so the most connections; 64 where it is left out.
+    /// The most requests at once; 64 where it is left out. A request that is not answered for several times the usual time
+    /// is not counted.
     pub concurrency: Option<usize>,
     /// The most requests at once before any was accepted. Left out, it is 8, or `concurrency` where that is given.
     pub first: Option<usize>,
@@ -66,8 +68,9 @@ pub(super) enum Passed {
 }
 
 impl Gate {
-    pub(super) fn new(pace: Pace, longest_wait: Duration) -> Arc<Gate> {
-        let flow = Flow::new(pace, longest_wait, Instant::now());
+    /// Requests stop counting against the concurrency after a part of `first_byte`, the limit for the first byte of a reply.
+    pub(super) fn new(pace: Pace, longest_wait: Duration, first_byte: Duration) -> Arc<Gate> {
+        let flow = Flow::new(pace, longest_wait, first_byte, Instant::now());
         Arc::new(Gate { longest_wait, line: Mutex::new(Line { flow, waiting: BTreeMap::new(), next: 0 }) })
     }
 
@@ -106,9 +109,12 @@ impl Gate {
 impl Line {
     /// Lets the first in line look whether it may go, unless it is plain that it may not.
     fn call_first(&self) {
-        if self.flow.is_full() {
-            return;
+        if !self.flow.is_full() {
+            self.wake_first();
         }
+    }
+
+    fn wake_first(&self) {
         if let Some(call) = self.waiting.values().next() {
             call.notify_one();
         }
@@ -116,7 +122,8 @@ impl Line {
 
     fn leave(&mut self, ticket: u64) {
         if self.waiting.remove(&ticket).is_some() {
-            self.call_first();
+            // Whoever is the first now has to know when requests are overdue, even if there is no room yet.
+            self.wake_first();
         }
     }
 }
@@ -191,6 +198,13 @@ impl Permit {
     /// The provider has begun to answer.
     pub(super) fn accepted(&mut self, hints: &Hints) {
         self.tell(|flow, sent| flow.accepted(Instant::now(), sent, hints));
+    }
+
+    /// The first byte of the reply came. Requests that it overtook may be overdue sooner.
+    pub(super) fn heard(&mut self) {
+        let mut line = self.gate.line();
+        line.flow.heard(Instant::now(), &self.sent);
+        line.wake_first();
     }
 
     /// The provider did nothing and wants to be asked later: nobody is let through until then. Gives the time left.

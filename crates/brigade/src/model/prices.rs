@@ -17,6 +17,9 @@ const VARIANTS: [&str; 4] = ["beta", "floor", "free", "thinking"];
 /// Whose models OpenRouter passes on for the price of their maker. Open models cost there what one of many hosts takes.
 const RESOLD: [(&str, &str); 3] = [("anthropic", "anthropic"), ("google", "gemini"), ("openai", "openai")];
 
+/// Providers that run models themselves, whatever is sent to them.
+const LOCAL: [&str; 4] = ["ollama", "lmstudio", "llamacpp", "vllm"];
+
 /// What is known of models by their names, `provider/model`.
 ///
 /// An entry answers for its own name and for that name with a date behind it: `anthropic/claude-opus-4-5` also for
@@ -44,6 +47,15 @@ enum Table {
     #[default]
     None,
     BuiltIn,
+}
+
+/// Whether requests to a provider carry a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    /// They carry none.
+    Keyless,
+    /// They carry one.
+    Keyed,
 }
 
 /// What somebody says about a model. Whatever is absent is as the table has it.
@@ -90,20 +102,22 @@ impl PriceList {
 
     /// What is known of the model of a provider at an address. People speak of the provider by its name; the table
     /// holds at the addresses that it was made for. On this machine a model costs nothing, unless somebody says
-    /// otherwise.
-    pub fn about_at(&self, base_url: &str, provider: &str, model: &str) -> About {
+    /// otherwise. A server here that is sent a key may pass requests on for money: its price is not known, unless the
+    /// provider is known to run models itself.
+    pub fn about_at(&self, base_url: &str, provider: &str, model: &str, auth: Auth) -> About {
         match Url::parse(base_url.trim()) {
-            Ok(base) => self.about_on(&base, provider, model),
+            Ok(base) => self.about_on(&base, provider, model, auth),
             Err(_) => self.about_as(&format!("{provider}/{model}"), None),
         }
     }
 
-    pub(super) fn about_on(&self, base: &Url, provider: &str, model: &str) -> About {
+    pub(super) fn about_on(&self, base: &Url, provider: &str, model: &str, auth: Auth) -> About {
         let name = format!("{provider}/{model}");
         match place(base) {
             Place::Here => {
                 let about = self.about_as(&name, None);
-                About { price: about.price.or(Some(Price::default())), ..about }
+                let is_free = auth == Auth::Keyless || LOCAL.contains(&provider);
+                About { price: about.price.or_else(|| is_free.then(Price::default)), ..about }
             }
             Place::Elsewhere => {
                 let vendor = base.host_str().and_then(|host| self.rows()?.hosts.get(host));

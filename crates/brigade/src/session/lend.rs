@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use brigade_core::amount::exact_dollars;
 use brigade_core::delegation::Waiting as Wait;
@@ -13,6 +14,7 @@ use brigade_core::{
     Amount, Budget, CallId, Delegation, Event, Face, Limit, Outcome, SessionId, Spent, State, Status,
 };
 use futures::FutureExt;
+use tokio::time::Instant;
 
 use super::group::{FAIL_FAST, is_background};
 use super::{ChildEnd, Driver, Fatal, Inbox, RoundEnd};
@@ -20,6 +22,9 @@ use crate::clock;
 use crate::slots::{Lane, Slot};
 use crate::task::{self, AbortOnDrop};
 use crate::tree::{Kit, Tree};
+
+/// The most time that a parent keeps for itself after its children.
+const CHILD_MARGIN: Duration = Duration::from_secs(30);
 
 /// A child that waits for a slot or for a refund.
 pub(super) struct Waiting {
@@ -229,10 +234,13 @@ impl Driver {
 
     /// A child has to be done before its parent: ten percent earlier, at most thirty seconds.
     pub(super) fn child_deadline(&self) -> Limit {
-        let Some(deadline) = self.deadline else { return Limit::Unlimited };
-        let left = deadline.saturating_duration_since(tokio::time::Instant::now()).as_millis() as u64;
-        let grace = (left / 10).min(30_000);
-        Limit::AtMost(clock::now().saturating_add(left - grace))
+        let Some(left) = self.left_for_children() else { return Limit::Unlimited };
+        Limit::AtMost(clock::now().saturating_add(left.as_millis() as u64))
+    }
+
+    fn left_for_children(&self) -> Option<Duration> {
+        let left = self.deadline?.saturating_duration_since(Instant::now());
+        Some(left - (left / 10).min(CHILD_MARGIN))
     }
 
     /// Starts the children whose loans are durable.
@@ -266,7 +274,8 @@ impl Driver {
         loan.is_some_and(|loan| loan.round.delegation.waiting == Wait::Detachable)
     }
 
-    fn start_child(&mut self, child: SessionId, driver: Box<Driver>) {
+    fn start_child(&mut self, child: SessionId, mut driver: Box<Driver>) {
+        driver.end_by(self.left_for_children().map(|left| Instant::now() + left));
         let inbox = driver.inbox();
         if let Some(by) = self.state.stopper() {
             // The stop came after the loan and before the start: those that were told did not include this child.

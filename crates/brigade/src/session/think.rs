@@ -13,6 +13,7 @@ use brigade_core::{Event, Hash, Purpose, Reply, Spent, Usage};
 use futures::StreamExt;
 use tokio::time::Instant;
 
+use super::patience::Patience;
 use super::{Driver, Fatal, compact};
 use crate::external::{self, Reported};
 use crate::jitter::jitter;
@@ -30,19 +31,6 @@ const LONG_SILENCE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How long words wait to be shown together.
 const FLOW: Duration = Duration::from_millis(15);
-
-/// How long a call is waited for.
-struct Patience {
-    deadline: Option<Instant>,
-    silence: Duration,
-    silent_until: Instant,
-}
-
-impl Patience {
-    fn ends(&self) -> Instant {
-        self.deadline.map_or(self.silent_until, |deadline| deadline.min(self.silent_until))
-    }
-}
 
 /// What was heard and not shown yet. Whoever watches is told often enough to see words flow, and not for each of them.
 struct Unshown {
@@ -129,14 +117,14 @@ impl Driver {
             // Words from outside came first; the call did not happen.
             return Ok(());
         }
-        let heard = match purpose {
+        let (heard, waited) = match purpose {
             Purpose::Turn if self.is_cut_off => {
                 let message = external::INTERRUPTED.to_owned();
-                Heard::Fault(CallFault::Fatal { message }, Cost::Doubtful)
+                (Heard::Fault(CallFault::Fatal { message }, Cost::Doubtful), Duration::ZERO)
             }
             _ => self.converse(&mut ask).await?,
         };
-        self.settle(heard, ask);
+        self.settle(heard, ask, waited);
         Ok(())
     }
 
@@ -268,32 +256,40 @@ impl Driver {
         }
     }
 
-    /// Sends the request and listens. Of an external agent that failed or was stopped, what it has said of its work
+    /// Sends the request and listens; gives the time in the queue too. Of an external agent that failed or was stopped, what it has said of its work
     /// until then is known.
-    async fn converse(&mut self, ask: &mut Ask) -> Result<Heard, Fatal> {
+    async fn converse(&mut self, ask: &mut Ask) -> Result<(Heard, Duration), Fatal> {
         let mut ingest = Ingest::default();
-        let heard = self.listen(ask, &mut ingest).await?;
+        let mut patience = self.patience(ask.purpose);
+        let heard = self.listen(ask, &mut ingest, &mut patience).await?;
+        let waited = patience.waited(Instant::now());
+        self.extend_deadline(waited);
         // A summary of earlier turns is not a text of the agent.
         let is_stopped = matches!(heard, Heard::Fault(CallFault::Stopped, _));
         if is_stopped && ask.purpose != Purpose::Compaction && !ingest.text().trim().is_empty() {
             ask.partial = Some(ingest.text().into());
         }
-        Ok(match heard {
+        let heard = match heard {
             Heard::Fault(cause, Cost::Doubtful) if self.kit.terms.is_some() => {
                 let used = Used { usage: Usage::default(), estimated: 0, reported: ingest.reported() };
                 Heard::Fault(cause, Cost::Known(used))
             }
             heard => heard,
-        })
+        };
+        Ok((heard, waited))
     }
 
     /// Listens until the reply is whole, the time is up or the session is stopped.
-    async fn listen(&mut self, ask: &Ask, ingest: &mut Ingest) -> Result<Heard, Fatal> {
+    async fn listen(
+        &mut self,
+        ask: &Ask,
+        ingest: &mut Ingest,
+        patience: &mut Patience,
+    ) -> Result<Heard, Fatal> {
         let model = &self.kit.link(self.state.given_up()).model;
         let mut stream = model.provider.stream(self.request(ask, &model.name));
         // What it costs if it fails, and if it is stopped.
         let (mut cost, mut in_case) = (Cost::Nothing, Cost::Doubtful);
-        let mut patience = self.patience(ask.purpose);
         // Set anew only when it has gone off: pieces of a reply come far more often than a limit is reached.
         let mut alarm = pin!(tokio::time::sleep_until(patience.ends()));
         let mut unshown = Unshown { text: String::new(), due: Instant::now() };
@@ -309,7 +305,7 @@ impl Driver {
                 }
                 chunk = stream.next() => chunk,
                 () = alarm.as_mut() => {
-                    if let Some(cause) = self.out_of_patience(&patience, ask.purpose) {
+                    if let Some(cause) = self.out_of_patience(patience, ask.purpose) {
                         return Ok(Heard::Fault(cause, in_case));
                     }
                     alarm.as_mut().reset(patience.ends());
@@ -318,13 +314,15 @@ impl Driver {
                 }
             };
             let now = Instant::now();
-            patience.silent_until = now + patience.silence;
             let text = match chunk {
                 Some(Ok(Chunk::Queued)) => {
+                    patience.queued(now);
                     in_case = Cost::Nothing;
                     continue;
                 }
                 Some(Ok(Chunk::Sent)) => {
+                    patience.sent(now);
+                    alarm.as_mut().reset(patience.ends());
                     in_case = Cost::Doubtful;
                     if self.kit.terms.is_some() {
                         // It works from now on, whether it says so or not.
@@ -333,10 +331,12 @@ impl Driver {
                     continue;
                 }
                 Some(Ok(Chunk::Waiting(why))) => {
+                    patience.noted(now);
                     self.tree.watchers.send(Live::Waiting { session: self.state.session().clone(), why });
                     continue;
                 }
                 Some(Ok(chunk)) => {
+                    patience.heard(now);
                     cost = Cost::Doubtful;
                     ingest.take(chunk)
                 }
@@ -384,21 +384,26 @@ impl Driver {
             None => self.tree.settings().limits.model_silence,
             Some(_) => LONG_SILENCE,
         };
-        Patience { deadline, silence, silent_until: Instant::now() + silence }
+        let is_last_word = matches!(purpose, Purpose::Grace | Purpose::Summary);
+        let queue = self.queue_time(if is_last_word { self.grace } else { Duration::ZERO });
+        let patience = Patience::new(Instant::now(), deadline, queue, silence);
+        let is_first_attempt = !is_last_word && self.kit.terms.is_none() && self.state.faults() == 0;
+        if is_first_attempt { patience.leaving_room() } else { patience }
     }
 
     /// Why the call is not waited for any more, if it is not.
     fn out_of_patience(&mut self, patience: &Patience, purpose: Purpose) -> Option<CallFault> {
         let now = Instant::now();
-        if patience.deadline.is_some_and(|deadline| now >= deadline) {
+        if patience.is_over(now) {
             self.deadline = None;
             if purpose != Purpose::Grace {
                 self.record(Event::limit_reached(Which::Time));
             }
             return Some(CallFault::Stopped);
         }
-        let message = || format!("the model was silent for {} s", patience.silence.as_secs());
-        (now >= patience.silent_until).then(|| CallFault::Transient { message: message() })
+        let silence = patience.silent_for(now)?;
+        let message = format!("the model was silent for {} s", silence.as_secs());
+        Some(CallFault::Transient { message })
     }
 
     /// Shows what has come since the last time in one piece. A summary of earlier turns is no reply to anybody.
@@ -411,16 +416,17 @@ impl Driver {
         }
     }
 
-    fn settle(&mut self, heard: Heard, ask: Ask) {
+    fn settle(&mut self, heard: Heard, ask: Ask, waited: Duration) {
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
         let Ask { turn, attempt, worst, digest, partial, .. } = ask;
         match (heard, digest) {
             (Heard::Reply(reply, used), None) => {
                 let spent = Spent { turns: 1, ..self.cost(used, worst.amount) };
-                self.record(Event::Replied { turn, reply: *reply, spent });
+                self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
             }
             (Heard::Reply(reply, used), Some(Digest { keep_from, .. })) => {
                 let (spent, summary) = (self.cost(used, worst.amount), reply.text.clone());
-                self.record(Event::Replied { turn, reply: *reply, spent });
+                self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
                 self.record(Event::Compacted { summary, keep_from });
             }
             (Heard::Fault(cause, cost), _) => {
@@ -432,7 +438,7 @@ impl Driver {
                     Cost::Known(used) => self.cost(used, worst.amount),
                 };
                 let cause = self.or_another_model(cause);
-                self.record(Event::CallFailed { turn, attempt, cause, spent, partial });
+                self.record(Event::CallFailed { turn, attempt, cause, spent, partial, waited_ms });
             }
         }
     }

@@ -17,6 +17,7 @@ mod hops;
 mod long;
 mod lost_updates;
 mod questions;
+mod queue;
 mod remember;
 mod seen;
 mod support;

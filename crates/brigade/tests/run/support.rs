@@ -99,7 +99,7 @@ pub(crate) async fn end(run: Run) -> Result<Ending, brigade::RunError> {
     tokio::time::timeout(LIMIT, run.ending()).await.expect("the run hangs")
 }
 
-fn dead_holder() -> Holder {
+pub(crate) fn dead_holder() -> Holder {
     Holder { pid: 999_999_999, start_time: 1, ..Holder::this_process() }
 }
 

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use brigade::core::{Event, Status};
-use brigade::{More, Task};
+use brigade::core::event::Speaker;
+use brigade::core::message::Stop;
+use brigade::core::{Event, SessionId, Status};
+use brigade::model::{About, Chunk, Model, ModelError, Request};
+use brigade::{Models, More, Runtime, Settings, Task, Workspace};
+use futures::stream::BoxStream;
 
 use crate::support::{Stage, check_laws, end};
 
@@ -105,4 +109,61 @@ text = "again: {heard}"
         panic!("no second round")
     };
     assert_eq!((parent, depth), (None, 0));
+}
+
+/// The words of the runtime in a session.
+async fn runtime_words(stage: &Stage, session: &SessionId) -> Vec<String> {
+    let words = stage.events(session).await.into_iter().filter_map(|event| match event {
+        Event::Heard { from: Speaker::Runtime, text } => Some(text.to_string()),
+        _ => None,
+    });
+    words.collect()
+}
+
+#[tokio::test]
+async fn a_next_round_is_told_why_the_last_one_ended() {
+    let stage = Stage::new("[[reply]]\nturn = 1\nfault = 'refused'\n[[reply]]\ntext = 'better'\n");
+    let ending = stage.run().await;
+    end(stage.runtime().resume(&ending.session, More::default()).await.unwrap()).await.unwrap();
+    let words = runtime_words(&stage, &ending.session).await;
+    assert!(words[0].starts_with("Your last round failed: ") && !words[0].contains("limit"), "{words:?}");
+
+    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'a' }\n[[reply]]\ntext = 'b'\n";
+    let stage = Stage::new(script);
+    let ending = stage.run_task(Task::new("go").turns(1)).await;
+    assert!(matches!(ending.outcome.status, Status::Incomplete { .. }), "{:?}", ending.outcome);
+    end(stage.runtime().resume(&ending.session, More::default()).await.unwrap()).await.unwrap();
+    let words = runtime_words(&stage, &ending.session).await;
+    assert!(words[0].starts_with("Your last round reached its limit of turns."), "{words:?}");
+}
+
+/// Answers with the name of the model that is asked.
+struct Names;
+
+impl Model for Names {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let chunks = [Ok(Chunk::Text(request.model)), Ok(Chunk::Done(Stop::End))];
+        Box::pin(futures::stream::iter(chunks))
+    }
+
+    fn about(&self, _: &str) -> About {
+        About::default()
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_is_named_for_a_round_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new("names/first", Workspace::open(folder.path()).unwrap());
+    let runtime = Runtime::in_memory(settings, Models::default().with("names", Names));
+    let ending = end(runtime.start(Task::new("go")).await.unwrap()).await.unwrap();
+    let session = ending.session;
+    let mut answers = vec![ending.outcome.text.to_string()];
+    for model in [None, Some("names/second"), None] {
+        runtime.tell(&session, "more").await.unwrap();
+        let more = More { model: model.map(str::to_owned), ..More::default() };
+        let ending = end(runtime.resume(&session, more).await.unwrap()).await.unwrap();
+        answers.push(ending.outcome.text.to_string());
+    }
+    assert_eq!(answers, ["first", "first", "second", "second"]);
 }

@@ -127,7 +127,7 @@ async fn round(
     let Ending { outcome, detached, .. } = followed.ending?;
     apart.push(detached);
     if format == OutputFormat::Text {
-        finish::result(outcome.text.as_str())?;
+        finish::result(outcome.text.as_str(), &talk.global)?;
         if let Some(words) = trouble(&outcome.status) {
             output::note(&words);
         }

@@ -15,7 +15,12 @@ fn answered(story: &Story, text: &str, tools: &[&str], usage: Usage) -> Event {
     let spent = Spent { usage, turns: 1, ..Spent::default() };
     let excess = usage.total().saturating_sub(open.reserved.tokens);
     let overrun = story.state.ledger().uncovered(open.reserved, &spent);
-    Event::Replied { turn: open.turn, reply: reply(text, tools), spent: Spent { excess, overrun, ..spent } }
+    Event::Replied {
+        turn: open.turn,
+        reply: reply(text, tools),
+        spent: Spent { excess, overrun, ..spent },
+        waited_ms: 0,
+    }
 }
 
 fn usage(input: u64, output: u64) -> Usage {
@@ -71,7 +76,7 @@ fn usage_above_the_reserve_enters_the_next_reserve() {
 fn a_reply_that_is_counted_too_low_counts_by_its_bytes_in_the_next_request() {
     let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn)]);
     let long = "x".repeat(40_000);
-    story.then(Event::Replied { turn: 1, reply: reply(&long, &["a"]), spent: used(10) });
+    story.then(Event::Replied { turn: 1, reply: reply(&long, &["a"]), spent: used(10), waited_ms: 0 });
     story.then(tool_ended(1, 0, "ok"));
     let input = story.state.worst_case(&METER, Purpose::Turn).unwrap().input;
     assert_eq!(input, 10 + 40_003 / 4 + 1);
@@ -98,7 +103,7 @@ fn an_overrun_of_a_child_is_booked_against_what_its_parent_has_free() {
 fn an_overrun_in_a_log_of_an_earlier_version_is_judged_by_the_grant() {
     let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn)]);
     let spent = Spent { overrun: tokens(50), ..used(150) };
-    story.then(Event::Replied { turn: 1, reply: reply("More.", &["shell"]), spent });
+    story.then(Event::Replied { turn: 1, reply: reply("More.", &["shell"]), spent, waited_ms: 0 });
     assert_eq!(story.state.ledger().overrun(), Amount::default());
     story.then(tool_ended(1, 0, "ok")).next(Step::CallModel(Purpose::Turn));
 }

@@ -27,6 +27,7 @@ fn long(turns: u32, limit: u32, bytes: usize) -> Story {
             turn,
             reply: reply(&format!("turn {turn}"), &["x"]),
             spent: Spent::default(),
+            waited_ms: 0,
         });
         story.then(tool_ended(turn, 0, &"y".repeat(bytes)));
     }
@@ -143,7 +144,7 @@ fn the_window_is_neared_only_by_what_can_be_summarised() {
         depth: 0,
     };
     let mut story = Story::of([task, called(1, 1, Purpose::Turn)]);
-    story.then(Event::Replied { turn: 1, reply: reply("", &["x"]), spent: Spent::default() });
+    story.then(Event::Replied { turn: 1, reply: reply("", &["x"]), spent: Spent::default(), waited_ms: 0 });
     story.then(tool_ended(1, 0, "short"));
     assert!(!story.state.nears_window(&meter(6_000)), "a summary of a short turn would gain nothing");
 }
@@ -207,6 +208,7 @@ fn another_model_counts_in_its_own_way() {
         turn: 2,
         reply: reply("", &["x"]),
         spent: used(100),
+        waited_ms: 0,
     });
     story.then(tool_ended(2, 0, ""));
     let input = |story: &Story| {
@@ -234,7 +236,7 @@ fn a_last_word_is_asked_of_the_model_that_takes_over() {
 fn calls_of_a_refusal_are_not_run() {
     let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn)]);
     let refused = Reply { stop: crate::message::Stop::Refusal, ..reply("No.", &["x"]) };
-    story.then(Event::Replied { turn: 1, reply: refused, spent: used(1) });
+    story.then(Event::Replied { turn: 1, reply: refused, spent: used(1), waited_ms: 0 });
     story.refuses(tool_started(1, 0)).next(Step::CallModel(Purpose::Turn));
 }
 

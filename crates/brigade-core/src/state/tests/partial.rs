@@ -4,7 +4,7 @@ use super::*;
 
 fn broke_off(turn: u32, attempt: u32, text: &str) -> Event {
     let (cause, spent) = (CallFault::Stopped, Spent::doubtful(tokens(100)));
-    Event::CallFailed { turn, attempt, cause, spent, partial: Some(text.into()) }
+    Event::CallFailed { turn, attempt, cause, spent, partial: Some(text.into()), waited_ms: 0 }
 }
 
 /// A session whose second turn is being answered.

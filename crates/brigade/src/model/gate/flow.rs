@@ -8,6 +8,7 @@ use super::Pace;
 use super::allowance::{Bucket, Quota};
 use super::hints::Hints;
 use super::learned::{Learned, Observed};
+use super::overdue::Overdue;
 
 /// How many requests may be under way where nobody says so, and how many of them before any was accepted.
 const MOST: usize = 64;
@@ -39,7 +40,9 @@ pub(super) struct Flow {
     most: f64,
     window: f64,
     growth: f64,
+    /// Requests under way, without those that are overdue.
     in_flight: usize,
+    overdue: Overdue,
     /// Requests that were sent and of which nothing is known yet, and their tokens.
     unanswered: u64,
     unanswered_tokens: u64,
@@ -62,6 +65,8 @@ pub(super) struct Flow {
 /// A request that was let through.
 #[derive(Debug)]
 pub(super) struct Sent {
+    number: u64,
+    at: Instant,
     cost: u64,
     refusal: u64,
     overload: u64,
@@ -98,7 +103,8 @@ pub(in super::super) enum Why {
 }
 
 impl Flow {
-    pub(super) fn new(pace: Pace, longest_wait: Duration, now: Instant) -> Flow {
+    /// Requests are overdue after a part of `first_byte`, the limit for the first byte of a reply.
+    pub(super) fn new(pace: Pace, longest_wait: Duration, first_byte: Duration, now: Instant) -> Flow {
         let most = pace.concurrency.unwrap_or(MOST).max(1);
         let first = pace.first.or(pace.concurrency).unwrap_or(FIRST).clamp(1, most);
         Flow {
@@ -107,6 +113,7 @@ impl Flow {
             window: first as f64,
             growth: GROWTH,
             in_flight: 0,
+            overdue: Overdue::new(first_byte),
             unanswered: 0,
             unanswered_tokens: 0,
             closed: None,
@@ -139,8 +146,12 @@ impl Flow {
         if let Some(answer) = self.closed_answer(now) {
             return answer;
         }
-        if self.in_flight as f64 >= self.window.floor() {
-            return Answer::Later(Why::Busy(self.in_flight));
+        while self.has_no_room() && self.overdue.release(now) {
+            self.in_flight = self.in_flight.saturating_sub(1);
+        }
+        if self.has_no_room() {
+            let why = Why::Busy(self.in_flight);
+            return self.overdue.next_release().map_or(Answer::Later(why), |at| Answer::At(at, why));
         }
         let pauses = [
             self.requests.as_mut().and_then(|bucket| bucket.ready(now, 1)),
@@ -163,7 +174,11 @@ impl Flow {
 
     /// Whether all that can be said to whoever waits is that enough requests are under way.
     pub(super) fn is_full(&self) -> bool {
-        self.closed.is_none() && self.in_flight as f64 >= self.window.floor()
+        self.closed.is_none() && self.has_no_room()
+    }
+
+    fn has_no_room(&self) -> bool {
+        self.in_flight as f64 >= self.window.floor()
     }
 
     fn closed_answer(&self, now: Instant) -> Option<Answer> {
@@ -194,7 +209,9 @@ impl Flow {
         self.in_flight += 1;
         self.unanswered += 1;
         self.unanswered_tokens = self.unanswered_tokens.saturating_add(cost);
-        Sent { cost, refusal: self.refusal, overload: self.overload, stage: Stage::Unanswered }
+        let number = self.overdue.sent(now);
+        let (refusal, overload) = (self.refusal, self.overload);
+        Sent { number, at: now, cost, refusal, overload, stage: Stage::Unanswered }
     }
 
     /// What those wait for who are not the first in line.
@@ -202,7 +219,7 @@ impl Flow {
         match self.closed_answer(now) {
             Some(Answer::TooLong(wait)) => Answer::TooLong(wait),
             Some(Answer::At(_, why)) => Answer::Later(why),
-            _ if self.in_flight as f64 >= self.window.floor() => Answer::Later(Why::Busy(self.in_flight)),
+            _ if self.has_no_room() => Answer::Later(Why::Busy(self.in_flight)),
             _ => Answer::Later(Why::Paced),
         }
     }
@@ -220,6 +237,13 @@ impl Flow {
         self.window = (self.window + self.growth).min(self.most);
         Quota::tell(&mut self.requests_left, now, hints.requests, self.unanswered, self.longest_wait);
         Quota::tell(&mut self.tokens_left, now, hints.tokens, self.unanswered_tokens, self.longest_wait);
+    }
+
+    /// The first byte of the reply came. A request that had left the window is counted again.
+    pub(super) fn heard(&mut self, now: Instant, sent: &Sent) {
+        if self.overdue.heard(now, sent.number, sent.at) {
+            self.in_flight += 1;
+        }
     }
 
     /// The provider refused the request. Gives how long nobody is let through.
@@ -270,10 +294,10 @@ impl Flow {
         FIRST_WAIT.saturating_mul(2u32.saturating_pow(self.refused_in_a_row)).min(LONGEST_BACKOFF)
     }
 
-    /// The provider failed at a request.
+    /// The provider failed at a request. One that was overdue says nothing about how many it takes at once.
     pub(super) fn overloaded(&mut self, sent: &mut Sent) {
         self.answered(sent);
-        if sent.overload == self.overload {
+        if sent.overload == self.overload && !self.overdue.has_left(sent.number) {
             self.overload += 1;
             self.shrink();
         }
@@ -301,7 +325,9 @@ impl Flow {
     /// The request is over, however it ended.
     pub(super) fn over(&mut self, sent: &mut Sent) {
         self.answered(sent);
-        self.in_flight = self.in_flight.saturating_sub(1);
+        if !self.overdue.over(sent.number) {
+            self.in_flight = self.in_flight.saturating_sub(1);
+        }
     }
 
     fn answered(&mut self, sent: &mut Sent) {

@@ -1,5 +1,6 @@
 //! Decisions at given moments, headers of all kinds, and the line.
 
+mod overdue;
 mod storm;
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use super::hints::{Allowance, Hints};
 use super::{Gate, Pace, Passed, Permit, Place};
 
 const MINUTES: Duration = Duration::from_secs(120);
+const FIRST_BYTE: Duration = Duration::from_secs(240);
 /// 1 January 2026, 00:00:00.
 const NOW: u64 = 1_767_225_600_000;
 
@@ -24,7 +26,7 @@ struct Story {
 impl Story {
     fn new(pace: Pace) -> Story {
         let now = Instant::now();
-        Story { flow: Flow::new(pace, MINUTES, now), now }
+        Story { flow: Flow::new(pace, MINUTES, FIRST_BYTE, now), now }
     }
 
     fn after(&mut self, millis: u64) -> &mut Story {
@@ -378,7 +380,7 @@ fn a_wait_that_nobody_waits_for_teaches_no_rate() {
 #[test]
 fn no_pause_that_was_learned_is_longer_than_the_longest_wait() {
     let mut story = Story::new(Pace::default());
-    story.flow = Flow::new(Pace::default(), Duration::from_secs(2), story.now);
+    story.flow = Flow::new(Pace::default(), Duration::from_secs(2), FIRST_BYTE, story.now);
     for _ in 0..5 {
         let one = story.after(60_000).go();
         story.accept(one);
@@ -544,7 +546,7 @@ async fn still(place: &mut Place) -> Why {
 }
 
 fn narrow() -> std::sync::Arc<Gate> {
-    Gate::new(Pace { concurrency: Some(1), ..Pace::default() }, MINUTES)
+    Gate::new(Pace { concurrency: Some(1), ..Pace::default() }, MINUTES, FIRST_BYTE)
 }
 
 #[tokio::test]
@@ -579,7 +581,7 @@ async fn whoever_leaves_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_refused_request_keeps_its_place_and_closes_the_gate_for_all() {
-    let gate = Gate::new(Pace { concurrency: Some(2), ..Pace::default() }, MINUTES);
+    let gate = Gate::new(Pace { concurrency: Some(2), ..Pace::default() }, MINUTES, FIRST_BYTE);
     let (mut first, mut second) = (gate.enter(0), gate.enter(0));
     let permit = through(&mut first).await;
     let start = Instant::now();

@@ -10,7 +10,7 @@ use reqwest::header::{self, HeaderMap, HeaderValue, IntoHeaderName};
 use url::{Host, Position, Url};
 
 use super::super::gate::{Gate, Pace};
-use super::super::{About, ModelError, PriceList};
+use super::super::{About, Auth, ModelError, PriceList};
 use super::times::{Limits, Times};
 use super::wire::{Outgoing, Wire};
 use crate::secret::Secret;
@@ -110,8 +110,8 @@ impl Endpoint {
         if key.as_ref().is_some_and(|key| key.expose().is_empty() || sensitive("", key).is_none()) {
             return Err(EndpointError::Key(name));
         }
-        let limits = times.resolve(place(&base));
-        let gate = Gate::new(pace, limits.longest_wait);
+        let limits = times.resolve();
+        let gate = Gate::new(pace, limits.longest_wait, limits.first_byte);
         let wire = Wire::new(&base, limits.connect, gate.concurrency())
             .map_err(|cause| EndpointError::Client { name: name.clone(), cause })?;
         let prices = PriceList::built_in();
@@ -150,7 +150,8 @@ impl Endpoint {
 
     /// What is known of a model here.
     pub(in super::super) fn about(&self, model: &str) -> About {
-        About { framing: FRAMING, ..self.0.prices.about_on(&self.0.base, self.name(), model) }
+        let auth = if self.0.key.is_some() { Auth::Keyed } else { Auth::Keyless };
+        About { framing: FRAMING, ..self.0.prices.about_on(&self.0.base, self.name(), model, auth) }
     }
 
     /// A request for what is at a path below the address.

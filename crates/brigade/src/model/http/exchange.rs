@@ -374,6 +374,11 @@ impl<D: Decoder> Exchange<D> {
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
         let transient = |cause: String| ModelError::Transient(format!("{}: {cause}", self.endpoint.name()));
+        if self.received == 0
+            && let Some(permit) = &mut self.permit
+        {
+            permit.heard();
+        }
         self.received = self.received.saturating_add(bytes.len());
         if self.received > REPLY_BYTES {
             return Err(transient(format!("the reply is larger than {REPLY_BYTES} bytes")));

@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use super::endpoint::Place;
-
 const CONNECT: Duration = Duration::from_secs(10);
-/// Models that think first may say nothing for minutes.
+/// Models that think first, or have to be loaded, may say nothing for minutes. A child with the usual time limit has room
+/// for a second attempt after this.
 const FIRST_BYTE: Duration = Duration::from_secs(240);
-/// A model on this machine may have to be loaded first.
-const FIRST_BYTE_HERE: Duration = Duration::from_secs(600);
 const IDLE: Duration = Duration::from_secs(120);
 const TOTAL: Duration = Duration::from_secs(30 * 60);
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
@@ -20,7 +17,7 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 pub struct Times {
     /// Until there is a connection: 10 s.
     pub connect: Option<Duration>,
-    /// From the request to the head of the reply, and from there to its first byte: 4 minutes, and 10 on this machine.
+    /// From the request to the head of the reply, and from there to its first byte: 4 minutes.
     pub first_byte: Option<Duration>,
     /// Without a single byte in the middle of a reply: 2 minutes.
     pub idle: Option<Duration>,
@@ -41,15 +38,11 @@ pub(super) struct Limits {
 }
 
 impl Times {
-    pub(super) fn resolve(self, place: Place) -> Limits {
-        let first_byte = match place {
-            Place::Here => FIRST_BYTE_HERE,
-            Place::Elsewhere => FIRST_BYTE,
-        };
+    pub(super) fn resolve(self) -> Limits {
         let limit = |given: Option<Duration>, default| given.unwrap_or(default).min(FOREVER);
         Limits {
             connect: limit(self.connect, CONNECT),
-            first_byte: limit(self.first_byte, first_byte),
+            first_byte: limit(self.first_byte, FIRST_BYTE),
             idle: limit(self.idle, IDLE),
             total: limit(self.total, TOTAL),
             longest_wait: limit(self.longest_wait, LONGEST_WAIT),

@@ -155,7 +155,9 @@ fn what_is_said_of_a_model_is_not_said_of_a_version_that_the_table_has() {
 fn the_table_holds_at_the_addresses_it_was_made_for() {
     const OPENAI: &str = "https://api.openai.com/v1";
     const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta";
-    let at = |base, provider, model| list().about_at(base, provider, model).price.map(|price| price.input);
+    let at = |base, provider, model| {
+        list().about_at(base, provider, model, Auth::Keyless).price.map(|price| price.input)
+    };
     assert_eq!(at(OPENAI, "openai", "gpt-4o"), Some(DOLLAR * 5 / 2));
     assert_eq!(at(OPENAI, "work", "gpt-4o"), Some(DOLLAR * 5 / 2));
     assert_eq!(at("https://proxy.example.com/v1", "openai", "gpt-4o"), None);
@@ -168,10 +170,26 @@ fn the_table_holds_at_the_addresses_it_was_made_for() {
     let said = Figures { input: Some(1), output: Some(2), ..Figures::default() };
     let work = list().with("work/gpt-4o", said);
     for base in [OPENAI, "https://proxy.example.com", "http://localhost:1/v1", "nowhere"] {
-        let price = work.about_at(base, "work", "gpt-4o-2024-08-06").price.unwrap();
+        let price = work.about_at(base, "work", "gpt-4o-2024-08-06", Auth::Keyed).price.unwrap();
         assert_eq!((price.input, price.output), (1, 2), "{base}");
     }
-    assert_eq!(work.about_at(OPENAI, "work", "gpt-4o-2024-05-13").price.unwrap().input, 5 * DOLLAR);
+    assert_eq!(
+        work.about_at(OPENAI, "work", "gpt-4o-2024-05-13", Auth::Keyed).price.unwrap().input,
+        5 * DOLLAR
+    );
+}
+
+#[test]
+fn a_server_on_this_machine_that_is_sent_a_key_has_no_known_price() {
+    let at = |provider, auth| {
+        let about = list().about_at("http://127.0.0.1:4000/v1", provider, "gpt-4o", auth);
+        about.price.map(|price| price.input)
+    };
+    assert_eq!((at("litellm", Auth::Keyless), at("litellm", Auth::Keyed)), (Some(0), None));
+    assert_eq!(at("openai", Auth::Keyed), None);
+    for local in ["ollama", "lmstudio", "llamacpp", "vllm"] {
+        assert_eq!(at(local, Auth::Keyed), Some(0), "{local}");
+    }
 }
 
 #[test]

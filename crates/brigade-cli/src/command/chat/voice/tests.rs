@@ -54,7 +54,7 @@ impl Story {
 
     fn replied(&mut self, text: &str) {
         let reply = Reply { text: text.into(), calls: Vec::new(), opaque: Vec::new(), stop: Stop::End };
-        self.fact(Event::Replied { turn: 1, reply, spent: Spent::default() });
+        self.fact(Event::Replied { turn: 1, reply, spent: Spent::default(), waited_ms: 0 });
     }
 
     fn ended(&mut self, status: Status, text: &str) {

@@ -30,7 +30,7 @@ struct UnderWay {
 /// Sends as many requests as are to be answered, and gives how many were sent and how many seconds it took.
 fn storm(provider: Provider, wanted: usize) -> (usize, f64) {
     let start = Instant::now();
-    let mut flow = Flow::new(Pace::default(), Duration::from_secs(120), start);
+    let mut flow = Flow::new(Pace::default(), Duration::from_secs(120), Duration::from_secs(240), start);
     let mut line: VecDeque<Instant> = std::iter::repeat_n(start, wanted).collect();
     let mut under_way: Vec<UnderWay> = Vec::new();
     let (mut level, mut sent_count, mut done) = (provider.capacity, 0, 0);

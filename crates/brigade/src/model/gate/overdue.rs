@@ -1,0 +1,115 @@
+//! Requests without an answer: when they stop counting against the window.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A request that others have overtaken is overdue after this many times the usual time to a first byte.
+const OVERTAKEN_FACTOR: u32 = 4;
+/// Without a later request that was answered, the provider may just be slow. Then the wait is longer, and one request
+/// leaves at a time.
+const ALONE_FACTOR: u32 = 16;
+/// Bounds of both waits, as parts of the limit for a first byte.
+const OVERTAKEN_LEAST: u32 = 60;
+const ALONE_LEAST: u32 = 16;
+const LONGEST: u32 = 4;
+/// Weight of a new sample in the usual time.
+const SAMPLE_WEIGHT: f64 = 1.0 / 8.0;
+
+/// Requests that were sent and have not brought a byte.
+///
+/// A request that is overdue leaves the window: it goes on, and others may be sent in its place. Requests leave in the
+/// order in which they were sent.
+#[derive(Debug)]
+pub(super) struct Overdue {
+    /// The limit for a first byte.
+    limit: Duration,
+    /// Requests in the window, by number.
+    waiting: BTreeMap<u64, Instant>,
+    /// Requests that have left it.
+    left: BTreeSet<u64>,
+    next: u64,
+    /// Requests below this number are overtaken: one that was sent later was answered.
+    overtaken_below: u64,
+    /// When a request last left that nobody had overtaken.
+    last_alone: Option<Instant>,
+    usual: Option<Duration>,
+}
+
+impl Overdue {
+    pub(super) fn new(limit: Duration) -> Overdue {
+        Overdue {
+            limit,
+            waiting: BTreeMap::new(),
+            left: BTreeSet::new(),
+            next: 0,
+            overtaken_below: 0,
+            last_alone: None,
+            usual: None,
+        }
+    }
+
+    /// Takes note of a request, and gives its number.
+    pub(super) fn sent(&mut self, now: Instant) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.waiting.insert(number, now);
+        number
+    }
+
+    /// The first byte of a reply came. Whether the request had left the window.
+    pub(super) fn heard(&mut self, now: Instant, number: u64, sent: Instant) -> bool {
+        let took = now.saturating_duration_since(sent);
+        self.usual = Some(match self.usual {
+            None => took,
+            Some(usual) => usual.mul_f64(1.0 - SAMPLE_WEIGHT) + took.mul_f64(SAMPLE_WEIGHT),
+        });
+        self.overtaken_below = self.overtaken_below.max(number);
+        self.over(number)
+    }
+
+    /// The request is over. Whether it had left the window.
+    pub(super) fn over(&mut self, number: u64) -> bool {
+        self.waiting.remove(&number);
+        self.left.remove(&number)
+    }
+
+    /// Whether the request has left the window.
+    pub(super) fn has_left(&self, number: u64) -> bool {
+        self.left.contains(&number)
+    }
+
+    /// Lets the next request leave that is overdue. Whether there was one.
+    pub(super) fn release(&mut self, now: Instant) -> bool {
+        let Some(number) = self.next_due().filter(|(_, due)| *due <= now).map(|(number, _)| number) else {
+            return false;
+        };
+        if number >= self.overtaken_below {
+            self.last_alone = Some(now);
+        }
+        self.waiting.remove(&number);
+        self.left.insert(number);
+        true
+    }
+
+    /// When the next request is overdue.
+    pub(super) fn next_release(&self) -> Option<Instant> {
+        self.next_due().map(|(_, due)| due)
+    }
+
+    fn next_due(&self) -> Option<(u64, Instant)> {
+        let (&number, &sent) = self.waiting.first_key_value()?;
+        let due = if number < self.overtaken_below {
+            sent + self.wait(OVERTAKEN_FACTOR, OVERTAKEN_LEAST)
+        } else {
+            self.last_alone.map_or(sent, |last| last.max(sent)) + self.wait(ALONE_FACTOR, ALONE_LEAST)
+        };
+        Some((number, due))
+    }
+
+    fn wait(&self, factor: u32, least: u32) -> Duration {
+        let longest = self.limit / LONGEST;
+        self.usual.map_or(longest, |usual| usual.saturating_mul(factor).clamp(self.limit / least, longest))
+    }
+}

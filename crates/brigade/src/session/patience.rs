@@ -1,0 +1,258 @@
+//! Deadlines of sessions, and how long a call of a model is waited for.
+
+use std::time::Duration;
+
+use brigade_core::Limit;
+use tokio::time::Instant;
+
+use super::Driver;
+use crate::clock;
+
+/// How long a last word may take after the time is up: a tenth of the time there was, within these bounds.
+const LEAST_GRACE: Duration = Duration::from_secs(2);
+pub(super) const MOST_GRACE: Duration = Duration::from_secs(30);
+
+/// Stands for no end.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Part of the remaining time in which a first attempt has to be answered, so that another one has the rest.
+const FIRST_ATTEMPT_PART: f64 = 2.0 / 3.0;
+
+/// Limits of one call: the time of the session, and how long the model may be silent.
+///
+/// A request in the queue of its provider was not sent yet. Meanwhile a note shows that the queue still holds its place.
+/// After the request was sent, a note is not a sign of the model.
+#[derive(Debug)]
+pub(super) struct Patience {
+    deadline: Option<Instant>,
+    queue: QueueTime,
+    silence: Duration,
+    leaves_room: bool,
+    /// The silence that counts now, and when it is too long.
+    counted: Duration,
+    silent_until: Instant,
+    queued: Option<Instant>,
+    waited: Duration,
+}
+
+/// Whether time in the queue of a provider counts against the deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum QueueTime {
+    Counts,
+    /// It moves the deadline, but not beyond this moment.
+    Extends {
+        until: Option<Instant>,
+    },
+}
+
+impl QueueTime {
+    /// The deadline after this much time in the queue.
+    pub(super) fn extend(self, deadline: Instant, waited: Duration) -> Instant {
+        match self {
+            QueueTime::Counts => deadline,
+            QueueTime::Extends { until } => {
+                let later = deadline.checked_add(waited).unwrap_or(deadline);
+                // The bound moves no deadline forward.
+                until.map_or(later, |until| later.min(until.max(deadline)))
+            }
+        }
+    }
+}
+
+impl Patience {
+    pub(super) fn new(
+        now: Instant,
+        deadline: Option<Instant>,
+        queue: QueueTime,
+        silence: Duration,
+    ) -> Patience {
+        let silence = silence.min(FOREVER);
+        Patience {
+            deadline,
+            queue,
+            silence,
+            leaves_room: false,
+            counted: silence,
+            silent_until: now + silence,
+            queued: None,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// Ends the wait for a first sign early enough for another attempt.
+    pub(super) fn leaving_room(self) -> Patience {
+        Patience { leaves_room: true, ..self }
+    }
+
+    /// The request waits in the queue.
+    pub(super) fn queued(&mut self, now: Instant) {
+        self.queued.get_or_insert(now);
+        self.listen_from(now, self.silence);
+    }
+
+    /// The request is sent.
+    pub(super) fn sent(&mut self, now: Instant) {
+        self.leave_queue(now);
+        let left = self.deadline.map_or(FOREVER, |deadline| deadline.saturating_duration_since(now));
+        let silence = if self.leaves_room { left.mul_f64(FIRST_ATTEMPT_PART) } else { FOREVER };
+        self.listen_from(now, silence.min(self.silence));
+    }
+
+    /// A note says why nothing comes.
+    pub(super) fn noted(&mut self, now: Instant) {
+        if self.queued.is_some() {
+            self.listen_from(now, self.silence);
+        }
+    }
+
+    /// A part of the reply came.
+    pub(super) fn heard(&mut self, now: Instant) {
+        self.listen_from(now, self.silence);
+    }
+
+    /// When to look whether a limit is reached.
+    pub(super) fn ends(&self) -> Instant {
+        self.deadline().map_or(self.silent_until, |deadline| deadline.min(self.silent_until))
+    }
+
+    /// Whether the time of the session is up.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.deadline().is_some_and(|deadline| now >= deadline)
+    }
+
+    /// The silence, if it is too long.
+    pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
+        (now >= self.silent_until).then_some(self.counted)
+    }
+
+    /// Time in the queue, once the call is over.
+    pub(super) fn waited(mut self, now: Instant) -> Duration {
+        self.leave_queue(now);
+        self.waited
+    }
+
+    /// The deadline as it is now: in the queue, time may not pass.
+    fn deadline(&self) -> Option<Instant> {
+        match (self.queued, self.queue) {
+            (Some(_), QueueTime::Extends { until }) => {
+                let deadline = self.deadline?;
+                until.map(|until| until.max(deadline))
+            }
+            _ => self.deadline,
+        }
+    }
+
+    fn leave_queue(&mut self, now: Instant) {
+        if let Some(since) = self.queued.take() {
+            let waited = now.saturating_duration_since(since);
+            self.waited += waited;
+            self.deadline = self.deadline.map(|deadline| self.queue.extend(deadline, waited));
+        }
+    }
+
+    fn listen_from(&mut self, now: Instant, silence: Duration) {
+        self.counted = silence;
+        self.silent_until = now + silence;
+    }
+}
+
+impl Driver {
+    /// Sets the deadline of the round. Time without a runner does not count.
+    pub(super) fn set_deadline(&mut self, downtime: u64) {
+        let Some(Limit::AtMost(at)) = self.state.round().map(|round| round.grant.deadline) else { return };
+        let waited = match self.queue_time(Duration::ZERO) {
+            QueueTime::Counts => 0,
+            QueueTime::Extends { .. } => self.state.waited_ms(),
+        };
+        let end = at.saturating_add(downtime).saturating_add(waited);
+        let left = Duration::from_millis(end.saturating_sub(clock::now()));
+        self.grace = (left / 10).clamp(LEAST_GRACE, MOST_GRACE);
+        self.deadline = Instant::now().checked_add(left);
+    }
+
+    /// Keeps the session within the time of its caller.
+    pub(super) fn end_by(&mut self, latest: Option<Instant>) {
+        self.latest = latest;
+        self.deadline = self.deadline.map(|deadline| latest.map_or(deadline, |latest| deadline.min(latest)));
+    }
+
+    /// Whether time in the queue of a provider counts. At the top it does, since the user set the limit. An external agent
+    /// has no such queue.
+    pub(super) fn queue_time(&self, grace: Duration) -> QueueTime {
+        let is_child = self.state.round().is_some_and(|round| round.parent.is_some());
+        if !is_child || self.kit.terms.is_some() {
+            return QueueTime::Counts;
+        }
+        QueueTime::Extends { until: self.latest.and_then(|latest| latest.checked_add(grace)) }
+    }
+
+    pub(super) fn extend_deadline(&mut self, waited: Duration) {
+        let queue = self.queue_time(Duration::ZERO);
+        self.deadline = self.deadline.map(|deadline| queue.extend(deadline, waited));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SILENCE: Duration = Duration::from_secs(30);
+
+    fn at(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn time_in_the_queue_moves_the_deadline_of_a_child_up_to_its_bound() {
+        let start = Instant::now();
+        for (until, ends) in [(None, 150), (Some(120), 120), (Some(90), 100)] {
+            let queue = QueueTime::Extends { until: until.map(|until| at(start, until)) };
+            let mut patience = Patience::new(start, Some(at(start, 100)), queue, SILENCE);
+            patience.queued(start);
+            assert_eq!(patience.is_over(at(start, 110)), until == Some(90));
+            patience.sent(at(start, 50));
+            assert!(!patience.is_over(at(start, ends - 1)) && patience.is_over(at(start, ends)));
+            assert_eq!(patience.waited(at(start, 60)), Duration::from_secs(50));
+        }
+    }
+
+    #[test]
+    fn time_in_the_queue_counts_for_a_root() {
+        let start = Instant::now();
+        let mut patience = Patience::new(start, Some(at(start, 100)), QueueTime::Counts, SILENCE);
+        patience.queued(start);
+        assert!(!patience.is_over(at(start, 99)) && patience.is_over(at(start, 100)));
+        patience.sent(at(start, 50));
+        assert!(patience.is_over(at(start, 100)));
+        assert_eq!(patience.waited(at(start, 60)), Duration::from_secs(50));
+    }
+
+    #[test]
+    fn notes_end_a_silence_in_the_queue_and_none_after_it() {
+        let start = Instant::now();
+        let mut patience = Patience::new(start, None, QueueTime::Counts, SILENCE);
+        patience.queued(start);
+        patience.noted(at(start, 20));
+        assert_eq!(patience.silent_for(at(start, 49)), None);
+        assert_eq!(patience.silent_for(at(start, 50)), Some(SILENCE));
+        patience.sent(at(start, 60));
+        patience.noted(at(start, 80));
+        assert_eq!(patience.silent_for(at(start, 90)), Some(SILENCE));
+        patience.heard(at(start, 95));
+        assert_eq!(patience.silent_for(at(start, 124)), None);
+    }
+
+    #[test]
+    fn a_first_attempt_leaves_a_third_of_the_time_for_another() {
+        let start = Instant::now();
+        let patience = || Patience::new(start, Some(at(start, 30)), QueueTime::Counts, SILENCE);
+        let mut first = patience().leaving_room();
+        first.sent(start);
+        assert_eq!(first.ends(), at(start, 20));
+        first.heard(at(start, 5));
+        assert_eq!(first.ends(), at(start, 30));
+        let mut next = patience();
+        next.sent(start);
+        assert_eq!(next.ends(), at(start, 30));
+    }
+}

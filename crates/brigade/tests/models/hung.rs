@@ -1,0 +1,165 @@
+//! Requests that are never answered, among requests that are.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use brigade::core::delegation::Which;
+use brigade::core::{Event, Status};
+use brigade::model::{About, Chunk, Model, ModelError, Pace, Request, Times};
+use brigade::{Ending, Models, Runtime, Settings, Task, Workspace};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use serde_json::Value;
+
+use super::crowd::{Answer, Crowd, Then};
+use super::streams::{delta, openai};
+
+/// The usual time from a request to its answer.
+const USUAL: Duration = Duration::from_millis(50);
+
+fn say(text: &str) -> Answer {
+    let stream = openai(&[&delta(&format!("{{\"content\":{}}}", Value::from(text)), "stop")]);
+    Answer { delay: USUAL, ..Answer::events("", &stream) }
+}
+
+/// A lead that delegates this many tasks in one reply; children are answered by `child`, counted from 0.
+fn kitchen(children: usize, child: impl Fn(usize) -> Answer + Send + Sync + 'static) -> Crowd {
+    let asked = AtomicUsize::new(0);
+    Crowd::start(move |_, body| {
+        let messages = body["messages"].as_array().unwrap();
+        let is_lead = messages[0]["content"].as_str().unwrap().contains("lead of a small brigade");
+        match (is_lead, messages.last().unwrap()["role"].as_str().unwrap()) {
+            (true, "user") => {
+                let calls: Vec<String> = (0..children).map(|index| delta(&call(index), "")).collect();
+                let last = delta("{}", "tool_calls");
+                let events: Vec<&str> = calls.iter().map(String::as_str).chain([last.as_str()]).collect();
+                Answer::events("", &openai(&events))
+            }
+            (true, _) => say("All served."),
+            (false, _) => child(asked.fetch_add(1, Ordering::SeqCst)),
+        }
+    })
+}
+
+fn call(index: usize) -> String {
+    let arguments = Value::from(format!(r#"{{"role":"Cook","task":"dish {index}"}}"#));
+    format!(
+        r#"{{"tool_calls":[{{"index":{index},"id":"call_{index}","type":"function","function":{{"name":"delegate","arguments":{arguments}}}}}]}}"#
+    )
+}
+
+/// The children of a run: when each returned, in milliseconds after the first fact, and how. Then how the run ended.
+async fn run(
+    crowd: &Crowd,
+    times: Times,
+    child_timeout: Duration,
+    task: Task,
+) -> (Vec<(u64, Status)>, Ending) {
+    let models = Models::default().with("mock", crowd.openai(Pace::default(), times));
+    run_with(models, child_timeout, task).await
+}
+
+async fn run_at(crowd: &Crowd, pace: Pace, task: Task) -> (Vec<(u64, Status)>, Ending) {
+    let models = Models::default().with("mock", crowd.openai(pace, Times::default()));
+    run_with(models, CHILD_TIMEOUT, task).await
+}
+
+async fn run_with(models: Models, child_timeout: Duration, task: Task) -> (Vec<(u64, Status)>, Ending) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = Settings::new("mock/small", Workspace::open(folder.path()).unwrap());
+    settings.limits.child_timeout = child_timeout;
+    settings.faces.swarm.max_concurrent = 64;
+    settings.limits.retry_pause = Duration::from_millis(20);
+    let runtime = Runtime::in_memory(settings, models);
+    let run = runtime.start(task).await.unwrap();
+    let session = run.session().clone();
+    let ending =
+        tokio::time::timeout(Duration::from_secs(60), run.ending()).await.expect("it hangs").unwrap();
+    let records = runtime.store().read(&session, 0).await.unwrap();
+    let start = records[0].at;
+    let returned = records.into_iter().filter_map(|record| match record.event {
+        Event::Returned { outcome, .. } => Some((record.at - start, outcome.status)),
+        _ => None,
+    });
+    (returned.collect(), ending)
+}
+
+#[tokio::test]
+async fn hung_requests_and_faults_among_many_children_starve_none_of_them() {
+    let crowd = kitchen(60, |number| match number {
+        0..4 => Answer::nothing(Then::Stall),
+        4..9 => Answer::whole("500 Internal Server Error", "", "{}"),
+        _ => say("Done."),
+    });
+    let limit = Duration::from_secs(6);
+    let times = Times { first_byte: Some(limit), ..Times::default() };
+    let (children, ending) = run(&crowd, times, limit, Task::new("Cook.")).await;
+    assert_eq!(done(&children), 60, "{children:?}");
+    assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
+    // Only the four that hang wait for their second attempt, after two thirds of their time.
+    let soon = children.iter().filter(|(after, _)| *after < 3_500).count();
+    assert_eq!(soon, 56, "{children:?}");
+}
+
+fn done(children: &[(u64, Status)]) -> usize {
+    children.iter().filter(|(_, status)| *status == Status::Done).count()
+}
+
+/// Five children of which one is answered at a time, each within its time limit.
+fn slow_line() -> Crowd {
+    kitchen(5, |_| Answer { delay: Duration::from_millis(600), ..say("Done.") })
+}
+
+const CHILD_TIMEOUT: Duration = Duration::from_millis(1500);
+
+#[tokio::test]
+async fn time_in_the_queue_does_not_count_against_the_deadline_of_a_child() {
+    let crowd = slow_line();
+    let one_at_a_time = Pace { concurrency: Some(1), ..Pace::default() };
+    let (children, ending) = run_at(&crowd, one_at_a_time, Task::new("Cook.")).await;
+    assert_eq!(done(&children), 5, "{children:?}");
+    assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
+}
+
+#[tokio::test]
+async fn time_in_the_queue_does_not_move_the_deadline_of_the_user() {
+    let crowd = slow_line();
+    let one_at_a_time = Pace { concurrency: Some(1), ..Pace::default() };
+    let task = Task::new("Cook.").timeout(Duration::from_millis(1800));
+    let start = Instant::now();
+    let (children, ending) = run_at(&crowd, one_at_a_time, task).await;
+    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Time }, "{:?}", ending.outcome);
+    assert!(done(&children) < 5, "{children:?}");
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+}
+
+/// A model that takes a request, and then only says that it waits.
+struct Waits;
+
+impl Model for Waits {
+    fn stream(&self, _: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let notes = stream::repeat(()).then(|()| async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Ok(Chunk::Waiting("it thinks".to_owned()))
+        });
+        stream::iter([Ok(Chunk::Queued), Ok(Chunk::Sent)]).chain(notes).boxed()
+    }
+
+    fn about(&self, _: &str) -> About {
+        About::default()
+    }
+}
+
+#[tokio::test]
+async fn notes_after_a_request_was_sent_do_not_prolong_the_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = Settings::new("mock/small", Workspace::open(folder.path()).unwrap());
+    settings.limits.model_silence = Duration::from_millis(200);
+    settings.limits.retry_pause = Duration::from_millis(1);
+    let runtime = Runtime::in_memory(settings, Models::default().with("mock", Waits));
+    let run = runtime.start(Task::new("Cook.")).await.unwrap();
+    let ending =
+        tokio::time::timeout(Duration::from_secs(20), run.ending()).await.expect("it waits").unwrap();
+    let Status::Failed { cause } = ending.outcome.status else { panic!("{:?}", ending.outcome) };
+    assert!(cause.contains("silent"), "{cause}");
+}
