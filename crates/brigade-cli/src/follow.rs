@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::{Ending, Live, Run, RunError, Runtime, Store};
@@ -17,6 +18,7 @@ use crate::finish::Hints;
 use crate::output;
 use crate::progress::Progress;
 use crate::safe;
+use crate::suspend;
 
 /// How often a live tree is drawn.
 const TICK: Duration = Duration::from_millis(100);
@@ -212,26 +214,49 @@ pub(crate) fn brief(call: &ToolCall) -> String {
 pub(crate) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
+    suspend: Signal,
+    store: Arc<dyn Store>,
 }
 
 impl Interrupts {
-    /// Begins to listen.
-    pub(crate) fn listen() -> Result<Interrupts, Failure> {
+    /// Begins to listen. The process is not stopped by Ctrl-Z while it writes to the store.
+    pub(crate) fn listen(store: Arc<dyn Store>) -> Result<Interrupts, Failure> {
         let listen =
             |kind| signal(kind).map_err(|error| Failure::failed(format!("no signals can be heard: {error}")));
         Ok(Interrupts {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            suspend: suspend::listen()?,
+            store,
         })
     }
 
-    /// Waits for one.
+    /// Waits for one that asks for the end.
     pub(crate) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+        while self.signal().await == Interrupt::Suspend {
+            self.suspend();
         }
     }
+
+    /// Waits for any.
+    async fn signal(&mut self) -> Interrupt {
+        tokio::select! {
+            _ = self.interrupt.recv() => Interrupt::End,
+            _ = self.terminate.recv() => Interrupt::End,
+            _ = self.suspend.recv() => Interrupt::Suspend,
+        }
+    }
+
+    fn suspend(&self) {
+        suspend::suspend(&*self.store);
+    }
+}
+
+/// Request of the user to the process.
+#[derive(PartialEq, Eq)]
+enum Interrupt {
+    End,
+    Suspend,
 }
 
 /// What became of a run that was followed.
@@ -273,7 +298,14 @@ pub(crate) async fn follow(
     let ending = loop {
         let wish = tokio::select! {
             biased;
-            () = interrupts.next() => Wish::Interrupt,
+            interrupt = interrupts.signal() => match interrupt {
+                Interrupt::End => Wish::Interrupt,
+                Interrupt::Suspend => {
+                    progress.end();
+                    interrupts.suspend();
+                    Wish::GoOn
+                }
+            },
             typed = listener.next() => listener.take(typed, runtime, &view, progress).await?,
             // Before the facts: a tree that is busy would otherwise never be drawn.
             _ = ticks.tick() => {

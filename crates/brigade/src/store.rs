@@ -3,6 +3,7 @@
 pub mod memory;
 pub mod sqlite;
 
+mod blocker;
 mod codec;
 mod export;
 mod holder;
@@ -14,6 +15,7 @@ use brigade_core::{Event, Hash, Record, SessionId};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
+pub use blocker::{Blocker, BlockerState};
 pub use codec::DecodeError;
 pub use export::{Cut, ImportError, Imported, export, import};
 pub use holder::{Holder, Liveness};
@@ -189,6 +191,14 @@ pub enum StoreError {
         /// Why.
         cause: String,
     },
+    /// Another process keeps the store locked.
+    #[error("cannot write to the store {place}: {}", holder_of_lock(by.as_ref()))]
+    Locked {
+        /// Where it is.
+        place: String,
+        /// The process, if it can be seen from here.
+        by: Option<Blocker>,
+    },
     /// Something else went wrong with the file.
     #[error("the store {place}: {cause}")]
     Broken {
@@ -200,6 +210,17 @@ pub enum StoreError {
     /// The store was closed, or fell over on purpose in a test.
     #[error("the store is closed")]
     Closed,
+}
+
+fn holder_of_lock(by: Option<&Blocker>) -> String {
+    by.map_or_else(
+        || {
+            "a process that is not visible from here holds the lock. \
+             Look for it in the containers and on the machines that use this store."
+                .to_owned()
+        },
+        Blocker::to_string,
+    )
 }
 
 /// The log of every session.
@@ -239,6 +260,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Changes whenever somebody without a lease, or another process, may have appended something.
     fn stirred(&self) -> watch::Receiver<u64>;
+
+    /// Does something while this store commits nothing, such as stopping the process: a process that is stopped in the
+    /// middle of a commit would keep all others from writing.
+    fn between_commits(&self, work: &mut dyn FnMut()) {
+        work();
+    }
 
     /// Takes the right to run a tree. A dead holder on the same host is replaced at once, one on another host when it
     /// has not renewed for 30 seconds; a living one is an error.

@@ -14,5 +14,7 @@ mod leases;
 mod processes;
 #[path = "store/sqlite.rs"]
 mod sqlite;
+#[path = "store/stopped.rs"]
+mod stopped;
 #[path = "store/support.rs"]
 mod support;

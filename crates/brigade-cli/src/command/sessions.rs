@@ -34,7 +34,9 @@ use list::Most;
 /// Runs it.
 pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, Failure> {
     let settings = Settings::of_the_person(global)?;
-    let look = Look { global, store: engine::store(&settings)?, settings };
+    let writes = matches!(sessions.command, SessionsCommand::Import { .. } | SessionsCommand::Rm { .. });
+    let store = if writes { engine::store(&settings)? } else { engine::store_to_read(&settings)? };
+    let look = Look { global, store, settings };
     engine::one_thread()?.block_on(async {
         match sessions.command {
             SessionsCommand::List(list) => look.list(&list).await,

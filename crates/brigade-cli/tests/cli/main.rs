@@ -30,6 +30,7 @@ mod named;
 mod prices;
 mod schema;
 mod sessions;
+mod stopped;
 mod stories;
 mod support;
 mod transcript;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::access::Access;
 use super::{SqliteStore, schema};
 use crate::store::StoreError;
 
@@ -36,8 +37,8 @@ impl SqliteStore {
     pub fn check_up(path: &Path, most_bytes: u64) -> Result<Checkup, StoreError> {
         let place = schema::absolute(path);
         let bytes = std::fs::metadata(&place).map_err(|error| schema::io_error(&place, &error))?.len();
-        let connection = schema::connect(&place)?;
-        let format = schema::format(&place, &connection)?;
+        let (access, format) = Access::find(&place)?;
+        let connection = access.connect(&place)?;
         let integrity =
             if bytes > most_bytes { Integrity::Unknown } else { look_through(&place, &connection)? };
         Ok(Checkup { format, bytes, integrity })

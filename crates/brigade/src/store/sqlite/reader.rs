@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brigade_core::{Hash, Record, SessionId};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
+use super::access::Access;
 use super::batch::{Batch, Due, Fact};
 use super::ledger::lease_row;
-use super::schema::{broken, connect, store_error};
+use super::schema::{broken, store_error};
 use crate::store::codec::DecodeError;
 use crate::store::{Holder, Pos, Prefix, RootSummary, StoreError};
 
@@ -22,12 +23,13 @@ const NEAR: u64 = 20_000;
 #[derive(Debug)]
 pub(super) struct Reader {
     place: Arc<Path>,
+    access: Access,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Reader {
-    pub(super) fn new(place: Arc<Path>) -> Reader {
-        Reader { place, idle: Mutex::default() }
+    pub(super) fn new(place: Arc<Path>, access: Access) -> Reader {
+        Reader { place, access, idle: Mutex::default() }
     }
 
     /// Answers a question from one snapshot of the store.
@@ -38,7 +40,7 @@ impl Reader {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => connect(&self.place)?,
+            None => self.access.connect(&self.place)?,
         };
         let explain = |error| store_error(&self.place, error);
         let transaction = connection.unchecked_transaction().map_err(explain)?;
