@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brigade::store::Pos;
 use brigade::{Ending, Live, Run, RunError, Runtime, Store};
 use brigade_core::faces::DELEGATION_TOOLS;
 use brigade_core::view::Tree;
@@ -34,6 +35,8 @@ pub(crate) struct View {
     /// What the current round of the top session was granted, and when.
     pub(crate) grant: Option<(Grant, u64)>,
     seen: HashMap<SessionId, u64>,
+    /// Position up to which all facts of the tree were seen.
+    seen_until: Pos,
     /// The last turn of each session whose reply is known whole.
     replied: HashMap<SessionId, u32>,
     calls: HashMap<SessionId, HashMap<CallId, String>>,
@@ -51,6 +54,7 @@ impl View {
             tree: Tree::default(),
             grant: None,
             seen: HashMap::new(),
+            seen_until: 0,
             replied: HashMap::new(),
             calls: HashMap::new(),
             doing: HashMap::new(),
@@ -66,6 +70,7 @@ impl View {
         let mut view = View::new(root.clone());
         for record in &records {
             view.apply(record);
+            view.seen_until = record.pos;
         }
         Ok((view, records))
     }
@@ -188,15 +193,13 @@ impl View {
         all
     }
 
-    /// Of a run that was over before the watch began nobody told anything; its log does.
-    pub(crate) async fn missed(&self, store: &dyn Store) -> Vec<Record> {
-        let seen = self.seen.get(&self.root).copied().unwrap_or(0);
-        let is_complete = store.read(&self.root, seen).await.is_ok_and(|missed| missed.is_empty());
-        if is_complete {
-            return Vec::new();
-        }
+    /// Of a run that was over before the watch began nobody told anything; its log does. Facts that were seen already are
+    /// among these.
+    pub(crate) async fn missed(&mut self, store: &dyn Store) -> Vec<Record> {
         // What cannot be read now was written, and can be looked at later.
-        store.tail(&self.root, 0, usize::MAX).await.unwrap_or_default()
+        let records = store.tail(&self.root, self.seen_until, usize::MAX).await.unwrap_or_default();
+        self.seen_until = records.last().map_or(self.seen_until, |record| record.pos);
+        records
     }
 }
 

@@ -9,9 +9,10 @@ mod export;
 mod holder;
 mod lease;
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use brigade_core::{Event, Hash, Record, SessionId};
+use brigade_core::{Event, Hash, Record, SessionId, Status};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
@@ -155,6 +156,14 @@ pub enum StoreError {
         /// The first that is missing.
         seq: u64,
     },
+    /// A session is missing.
+    #[error("session {child} is missing, although {parent} delegated to it. Restore the store from a copy.")]
+    Missing {
+        /// The session.
+        child: SessionId,
+        /// The session that delegated to it.
+        parent: SessionId,
+    },
     /// The session was written by a newer version and is read-only for this one.
     #[error("session {session} was written by a newer brigade (record {seq}: {what}); upgrade to run it")]
     Newer {
@@ -212,6 +221,64 @@ pub enum StoreError {
     Closed,
 }
 
+/// Session that another one delegated to and got back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Child {
+    /// The session.
+    pub session: SessionId,
+    /// Position of the delegation. All facts of the session are after it.
+    pub after: Pos,
+}
+
+/// Delegations and returns in the records of a tree, taken page by page.
+#[derive(Debug, Clone, Default)]
+pub struct Loans {
+    delegated: HashMap<SessionId, Pos>,
+    returned: BTreeSet<SessionId>,
+}
+
+impl Loans {
+    /// Takes records into account.
+    pub fn take(&mut self, records: &[Record]) {
+        for record in records {
+            match &record.event {
+                Event::Delegated { child, .. } => {
+                    self.delegated.entry(child.clone()).or_insert(record.pos);
+                }
+                // One that nobody knows anything of may never have begun.
+                Event::Returned { child, outcome, .. } if !matches!(outcome.status, Status::Lost { .. }) => {
+                    self.returned.insert(child.clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The children that have returned.
+    pub fn returned(&self) -> Vec<Child> {
+        let child = |session: &SessionId| {
+            let after = *self.delegated.get(session)?;
+            Some(Child { session: session.clone(), after })
+        };
+        self.returned.iter().filter_map(child).collect()
+    }
+}
+
+impl Child {
+    /// The children that have returned, as these records say.
+    pub fn returned(records: &[Record]) -> Vec<Child> {
+        let mut loans = Loans::default();
+        loans.take(records);
+        loans.returned()
+    }
+
+    /// Error that says that it is missing.
+    fn missing(&self) -> StoreError {
+        let parent = self.session.parent().unwrap_or_else(|| self.session.clone());
+        StoreError::Missing { child: self.session.clone(), parent }
+    }
+}
+
 fn holder_of_lock(by: Option<&Blocker>) -> String {
     by.map_or_else(
         || {
@@ -253,6 +320,11 @@ pub trait Store: Send + Sync + 'static {
         after: Pos,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
+
+    /// Checks that the store has lost nothing of a session and all below it: neither a fact nor one of `children`, which
+    /// are those that facts say have returned. A child that was removed is not lost. What was read without an error is
+    /// whole only if this finds nothing: the end of a log can be lost without a gap.
+    fn verify(&self, root: &SessionId, children: Vec<Child>) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// The outside words in a tree after a position: where to look, not what was said.
     fn words(&self, root: &SessionId, after: Pos)

@@ -6,6 +6,8 @@
 mod conformance;
 #[path = "store/damage.rs"]
 mod damage;
+#[path = "store/decay.rs"]
+mod decay;
 #[path = "store/export.rs"]
 mod export;
 #[path = "store/leases.rs"]

@@ -8,7 +8,7 @@ mod table;
 use std::io::Read;
 use std::path::Path;
 
-use brigade::store;
+use brigade::store::{self, Child};
 use brigade::{Store, StoreError};
 use brigade_core::SessionId;
 use brigade_core::view::Node;
@@ -84,6 +84,10 @@ impl Look<'_> {
         if records.is_empty() && fault.is_none() {
             return Err(StoreError::Unknown(session.clone()).into());
         }
+        let fault = match fault {
+            Some(fault) => Some(fault),
+            None => self.store.verify(session, Child::returned(&records)).await.err(),
+        };
         let mut view = View::new(session.clone());
         records.iter().for_each(|record| view.apply(record));
         if self.is_text() {
@@ -137,6 +141,10 @@ impl Look<'_> {
                 }
                 Err(fault) => break Some(fault),
             }
+        };
+        let fault = match fault {
+            Some(fault) => Some(fault),
+            None => self.store.verify(root, Child::returned(&tale.records)).await.err(),
         };
         if tale.view.tree.nodes().is_empty() {
             return Err(fault.unwrap_or_else(|| StoreError::Unknown(root.clone())).into());

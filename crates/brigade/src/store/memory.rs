@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::codec;
 use super::lease::{self, LeaseRow, lineage};
-use super::{Append, Appended, Expect, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
+use super::{Append, Appended, Child, Expect, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
 
 /// The log of every session, gone with the process.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ struct Logs {
     /// Which contents a session names.
     names: HashMap<SessionId, HashSet<Hash>>,
     leases: BTreeMap<SessionId, LeaseRow>,
+    /// The highest position that was ever removed.
+    removed: Pos,
     /// The latest time that anybody told: the only clock there is.
     now: u64,
 }
@@ -137,7 +139,8 @@ impl Logs {
             return Err(StoreError::Unknown(root.clone()));
         }
         for session in &doomed {
-            self.sessions.remove(session);
+            let last = self.sessions.remove(session).and_then(|log| log.last().map(|record| record.pos));
+            self.removed = self.removed.max(last.unwrap_or_default());
             self.names.remove(session);
             if let Some(row) = self.leases.get_mut(session) {
                 *row = row.buried();
@@ -175,7 +178,12 @@ impl Logs {
             self.keep(&session, blobs);
         }
         let count = new.len() as u64;
+        let children = Child::returned(&new);
         new.into_iter().for_each(|record| self.push(record));
+        if children.iter().any(|child| !self.sessions.contains_key(&child.session)) {
+            // Removed where the tree comes from.
+            self.removed = self.last_pos;
+        }
         Ok(count)
     }
 
@@ -195,6 +203,13 @@ impl Logs {
         let mut found: Vec<(Pos, RootSummary)> = tops.filter_map(summary).collect();
         found.sort_by_key(|(born, _)| std::cmp::Reverse(*born));
         found.into_iter().map(|(_, summary)| summary).collect()
+    }
+
+    fn verify(&self, root: &SessionId, children: &[Child]) -> Result<(), StoreError> {
+        let was_run = lineage(root).any(|above| self.leases.contains_key(&above));
+        let is_lost =
+            |child: &&Child| self.removed < child.after && !self.sessions.contains_key(&child.session);
+        children.iter().find(is_lost).filter(|_| was_run).map_or(Ok(()), |child| Err(child.missing()))
     }
 
     fn read(&self, session: &SessionId, from: u64) -> Vec<Record> {
@@ -237,6 +252,10 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.answer(|logs| Ok(logs.tail(root, after, limit)))
+    }
+
+    fn verify(&self, root: &SessionId, children: Vec<Child>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.answer(|logs| logs.verify(root, &children))
     }
 
     fn words(

@@ -10,6 +10,7 @@ mod reader;
 mod remove;
 mod restore;
 mod schema;
+mod verify;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
-use super::{Append, Appended, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
+use super::{Append, Appended, Child, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
 use access::Access;
 use checkpoint::Checkpointer;
 pub use checkup::{Checkup, Integrity};
@@ -162,6 +163,11 @@ impl Store for SqliteStore {
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         let root = root.clone();
         Box::pin(self.read_with(move |snapshot| snapshot.tail(&root, after, limit)))
+    }
+
+    fn verify(&self, root: &SessionId, children: Vec<Child>) -> BoxFuture<'_, Result<(), StoreError>> {
+        let root = root.clone();
+        Box::pin(self.read_with(move |snapshot| snapshot.verify(&root, &children)))
     }
 
     fn words(

@@ -17,5 +17,6 @@ mod hops;
 mod long;
 mod questions;
 mod remember;
+mod rounds;
 mod support;
 mod tell;

@@ -1,5 +1,6 @@
 //! Processes that are stopped in the middle of a commit, and file systems that allow no writing.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ impl Stopped {
             .env(PLACE, place)
             .env(HOLDS, holds)
             .stdout(Stdio::null())
+            // The kernel resumes stopped processes of a group whose parents are gone.
+            .process_group(0)
             .spawn()
             .unwrap();
         let stopped = Stopped(child);
@@ -60,6 +63,8 @@ fn holder() {
     connection.execute_batch("BEGIN IMMEDIATE; UPDATE leases SET renewed = renewed").unwrap();
     let own = rustix::process::getpid();
     rustix::process::kill_process(own, rustix::process::Signal::STOP).unwrap();
+    // The signal may reach another thread first.
+    std::thread::sleep(Duration::from_millis(300));
 }
 
 /// A store with a session, and the bytes that nobody has changed.

@@ -459,8 +459,9 @@ impl Room<'_> {
                 self.see(live).await;
             }
         }
-        let Some(view) = &self.talk.view else { return };
-        for record in view.missed(&**self.talk.runtime.store()).await {
+        let store = self.talk.runtime.store().clone();
+        let Some(view) = &mut self.talk.view else { return };
+        for record in view.missed(&*store).await {
             self.see(Live::Fact(record.into())).await;
         }
     }

@@ -9,6 +9,9 @@ use crate::store::StoreError;
 /// How many places of damage are named.
 const NAMED: u32 = 3;
 
+/// Size of the largest file whose tables are compared with their indexes, which takes several times as long.
+const MAX_COMPARED_BYTES: u64 = 128 << 20;
+
 /// What a look at the file of a store showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkup {
@@ -40,14 +43,20 @@ impl SqliteStore {
         let (access, format) = Access::find(&place)?;
         let connection = access.connect(&place)?;
         let integrity =
-            if bytes > most_bytes { Integrity::Unknown } else { look_through(&place, &connection)? };
+            if bytes > most_bytes { Integrity::Unknown } else { look_through(&place, bytes, &connection)? };
         Ok(Checkup { format, bytes, integrity })
     }
 }
 
-fn look_through(place: &Path, connection: &rusqlite::Connection) -> Result<Integrity, StoreError> {
+fn look_through(
+    place: &Path,
+    bytes: u64,
+    connection: &rusqlite::Connection,
+) -> Result<Integrity, StoreError> {
+    // The quick check does not compare tables with their indexes.
+    let check = if bytes > MAX_COMPARED_BYTES { "quick_check" } else { "integrity_check" };
     let read = || {
-        let mut statement = connection.prepare(&format!("PRAGMA quick_check({NAMED})"))?;
+        let mut statement = connection.prepare(&format!("PRAGMA {check}({NAMED})"))?;
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
         rows.collect::<rusqlite::Result<Vec<String>>>()
     };

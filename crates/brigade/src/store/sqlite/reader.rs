@@ -57,7 +57,7 @@ impl Reader {
 /// The store at one moment.
 pub(super) struct Snapshot<'a> {
     place: &'a Path,
-    connection: &'a Connection,
+    pub(super) connection: &'a Connection,
 }
 
 /// The columns that [`Snapshot::batch`] takes, in its order.
@@ -83,7 +83,7 @@ impl Below {
 }
 
 impl Snapshot<'_> {
-    fn explain(&self, error: rusqlite::Error) -> StoreError {
+    pub(super) fn explain(&self, error: rusqlite::Error) -> StoreError {
         store_error(self.place, error)
     }
 
@@ -116,7 +116,7 @@ impl Snapshot<'_> {
         Ok((records, fault))
     }
 
-    fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {
+    pub(super) fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {
         let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE session = ?)";
         self.one(sql, params![session.as_str()], |row| row.get(0)).map(|found| found.unwrap_or(false))
     }
@@ -220,7 +220,7 @@ impl Snapshot<'_> {
         found.into_iter().map(|(session, pos)| Ok((self.id(&session)?, pos))).collect()
     }
 
-    fn id(&self, text: &str) -> Result<SessionId, StoreError> {
+    pub(super) fn id(&self, text: &str) -> Result<SessionId, StoreError> {
         text.parse().map_err(|error| broken(self.place, format!("a record is damaged: {error}")))
     }
 
