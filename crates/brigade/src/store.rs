@@ -8,6 +8,7 @@ mod codec;
 mod export;
 mod holder;
 mod lease;
+mod totals;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,12 +23,16 @@ pub use export::{Cut, ImportError, Imported, export, import};
 pub use holder::{Holder, Liveness};
 pub use memory::MemoryStore;
 pub use sqlite::{Checkup, Integrity, SqliteStore};
+pub use totals::Totals;
 
 /// A place in the store: increasing, with gaps.
 pub type Pos = u64;
 
 /// The records of a session up to the first that cannot be read, and why it can't.
 pub type Prefix = (Vec<Record>, Option<StoreError>);
+
+/// What a tree has used up, or why that cannot be read.
+pub type TreeTotals = Result<Totals, StoreError>;
 
 /// What the log of a session has to look like for an append to happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -351,6 +356,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// All sessions at the top of a tree, newest first.
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>>;
+
+    /// What trees have used up, each with its session at the top, in the order in which they are asked for. One that
+    /// cannot be read hides none of the others.
+    fn totals(&self, roots: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<TreeTotals>, StoreError>>;
 
     /// The ids of a session and all below it.
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;

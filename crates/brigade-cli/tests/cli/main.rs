@@ -28,6 +28,8 @@ mod mistakes;
 mod models;
 mod named;
 mod prices;
+mod read_only;
+mod rounds;
 mod schema;
 mod sessions;
 mod stopped;

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brigade_core::event::VERSION;
-use brigade_core::{Hash, Record, SessionId};
+use brigade_core::{Event, Hash, Record, SessionId};
 use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
 use super::codec;
 use super::lease::{self, LeaseRow, lineage};
-use super::{Append, Appended, Child, Expect, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
+use super::totals::{EndedRounds, OpenRound};
+use super::{
+    Append, Appended, Child, Expect, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError, TreeTotals,
+};
 
 /// The log of every session, gone with the process.
 #[derive(Debug)]
@@ -205,6 +208,16 @@ impl Logs {
         found.into_iter().map(|(_, summary)| summary).collect()
     }
 
+    fn totals(&self, root: &SessionId) -> TreeTotals {
+        let log = self.sessions.get(root).ok_or_else(|| StoreError::Unknown(root.clone()))?;
+        let (mut ended, mut open) = (EndedRounds::default(), OpenRound::default());
+        log.iter().for_each(|record| ended.take(&record.event));
+        let ends = log.iter().filter(|record| matches!(record.event, Event::Ended { .. }));
+        let until = ends.map(|record| record.pos).max().unwrap_or_default();
+        self.tail(root, until, usize::MAX).iter().for_each(|record| open.take(record));
+        Ok(ended.with(root, &open, self.below(root).count() as u64))
+    }
+
     fn verify(&self, root: &SessionId, children: &[Child]) -> Result<(), StoreError> {
         let was_run = lineage(root).any(|above| self.leases.contains_key(&above));
         let is_lost =
@@ -305,6 +318,10 @@ impl Store for MemoryStore {
 
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
         self.answer(|logs| Ok(logs.roots()))
+    }
+
+    fn totals(&self, roots: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<TreeTotals>, StoreError>> {
+        self.answer(|logs| Ok(roots.iter().map(|root| logs.totals(root)).collect()))
     }
 
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {

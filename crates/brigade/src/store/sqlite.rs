@@ -10,6 +10,7 @@ mod reader;
 mod remove;
 mod restore;
 mod schema;
+mod totals;
 mod verify;
 mod writer;
 
@@ -23,7 +24,9 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
-use super::{Append, Appended, Child, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
+use super::{
+    Append, Appended, Child, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError, TreeTotals,
+};
 use access::Access;
 use checkpoint::Checkpointer;
 pub use checkup::{Checkup, Integrity};
@@ -204,6 +207,10 @@ impl Store for SqliteStore {
 
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
         Box::pin(self.read_with(move |snapshot| snapshot.roots()))
+    }
+
+    fn totals(&self, roots: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<TreeTotals>, StoreError>> {
+        Box::pin(self.read_with(move |snapshot| Ok(roots.iter().map(|root| snapshot.totals(root)).collect())))
     }
 
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {

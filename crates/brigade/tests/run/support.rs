@@ -11,7 +11,7 @@ use brigade::core::{Event, Hash, Record, SessionId};
 use brigade::model::script::Script;
 use brigade::model::{About, Chunk, Model, ModelError, Request};
 use brigade::store::memory::MemoryStore;
-use brigade::store::{Append, Appended, Child, Expect, Holder, Lease, Pos, RootSummary};
+use brigade::store::{Append, Appended, Child, Expect, Holder, Lease, Pos, RootSummary, TreeTotals};
 use brigade::{Ending, Models, Run, Runtime, Settings, Store, StoreError, Task, Workspace};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -292,6 +292,9 @@ impl Store for CrashStore {
     }
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
         self.guard(|| self.inner.roots())
+    }
+    fn totals(&self, roots: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<TreeTotals>, StoreError>> {
+        self.guard(|| self.inner.totals(roots))
     }
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
         self.guard(|| self.inner.sessions(root))

@@ -66,6 +66,7 @@ macro_rules! columns {
         concat!("SELECT pos, session, seq, at, v, outside, body, sum FROM events ", $rest)
     };
 }
+pub(super) use columns;
 
 /// Where the ids of a session and all below it stand in the order of ids: `.` is followed by `/`, and what stands
 /// between the id and the first id below it belongs to siblings.
@@ -300,7 +301,7 @@ impl Snapshot<'_> {
         self.end_of(root, Due::First(0), sql, |batch| batch.facts().next())
     }
 
-    fn last_of(&self, root: &SessionId) -> Result<Record, StoreError> {
+    pub(super) fn last_of(&self, root: &SessionId) -> Result<Record, StoreError> {
         let sql = columns!("WHERE session = ? ORDER BY seq DESC LIMIT 1");
         self.end_of(root, Due::Any, sql, |batch| batch.facts().last())
     }
