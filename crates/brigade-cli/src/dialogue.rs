@@ -158,7 +158,7 @@ impl Dialogue {
                 self.editor.take();
                 return Reaction::Leave;
             }
-            Key::Up | Key::Down | Key::Redraw => {}
+            Key::Up | Key::Down | Key::Redraw | Key::Suspend => {}
         }
         Reaction::Nothing
     }

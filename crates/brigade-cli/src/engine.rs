@@ -11,7 +11,7 @@ use brigade::mcp::{Problem, START_TIME, Servers};
 use brigade::model::relay::{self, Relay};
 use brigade::model::script::Script;
 use brigade::skills::SKILL;
-use brigade::store::SqliteStore;
+use brigade::store::{MemoryStore, SqliteStore};
 use brigade::tool::{Memory, ShellSettings, WebSearch, memory};
 use brigade::{Model, Models, More, Runtime, Store, Tool, Toolbox, Workspace};
 use brigade_acp::client::Acp;
@@ -38,6 +38,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Opens the store.
 pub(crate) fn store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
     Ok(Arc::new(SqliteStore::open(&settings.store)?))
+}
+
+/// Opens the store for reading only, so that it can also be read where nobody may write, or while a process that writes
+/// is stopped. A store that does not exist yet is empty.
+pub(crate) fn store_to_read(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+    match settings.store.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Arc::new(MemoryStore::new())),
+        Ok(_) | Err(_) => Ok(Arc::new(SqliteStore::open_to_read(&settings.store)?)),
+    }
 }
 
 /// The settings of the folder that a session works in, unless the person names another.

@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use brigade::store::Pos;
 use brigade::{Ending, Live, Run, RunError, Runtime, Store};
 use brigade_core::faces::DELEGATION_TOOLS;
 use brigade_core::view::Tree;
@@ -17,6 +19,7 @@ use crate::finish::Hints;
 use crate::output;
 use crate::progress::Progress;
 use crate::safe;
+use crate::suspend;
 
 /// How often a live tree is drawn.
 const TICK: Duration = Duration::from_millis(100);
@@ -32,6 +35,8 @@ pub(crate) struct View {
     /// What the current round of the top session was granted, and when.
     pub(crate) grant: Option<(Grant, u64)>,
     seen: HashMap<SessionId, u64>,
+    /// Position up to which all facts of the tree were seen.
+    seen_until: Pos,
     /// The last turn of each session whose reply is known whole.
     replied: HashMap<SessionId, u32>,
     calls: HashMap<SessionId, HashMap<CallId, String>>,
@@ -49,6 +54,7 @@ impl View {
             tree: Tree::default(),
             grant: None,
             seen: HashMap::new(),
+            seen_until: 0,
             replied: HashMap::new(),
             calls: HashMap::new(),
             doing: HashMap::new(),
@@ -64,6 +70,7 @@ impl View {
         let mut view = View::new(root.clone());
         for record in &records {
             view.apply(record);
+            view.seen_until = record.pos;
         }
         Ok((view, records))
     }
@@ -186,15 +193,13 @@ impl View {
         all
     }
 
-    /// Of a run that was over before the watch began nobody told anything; its log does.
-    pub(crate) async fn missed(&self, store: &dyn Store) -> Vec<Record> {
-        let seen = self.seen.get(&self.root).copied().unwrap_or(0);
-        let is_complete = store.read(&self.root, seen).await.is_ok_and(|missed| missed.is_empty());
-        if is_complete {
-            return Vec::new();
-        }
+    /// Of a run that was over before the watch began nobody told anything; its log does. Facts that were seen already are
+    /// among these.
+    pub(crate) async fn missed(&mut self, store: &dyn Store) -> Vec<Record> {
         // What cannot be read now was written, and can be looked at later.
-        store.tail(&self.root, 0, usize::MAX).await.unwrap_or_default()
+        let records = store.tail(&self.root, self.seen_until, usize::MAX).await.unwrap_or_default();
+        self.seen_until = records.last().map_or(self.seen_until, |record| record.pos);
+        records
     }
 }
 
@@ -212,26 +217,49 @@ pub(crate) fn brief(call: &ToolCall) -> String {
 pub(crate) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
+    suspend: Signal,
+    store: Arc<dyn Store>,
 }
 
 impl Interrupts {
-    /// Begins to listen.
-    pub(crate) fn listen() -> Result<Interrupts, Failure> {
+    /// Begins to listen. The process is not stopped by Ctrl-Z while it writes to the store.
+    pub(crate) fn listen(store: Arc<dyn Store>) -> Result<Interrupts, Failure> {
         let listen =
             |kind| signal(kind).map_err(|error| Failure::failed(format!("no signals can be heard: {error}")));
         Ok(Interrupts {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            suspend: suspend::listen()?,
+            store,
         })
     }
 
-    /// Waits for one.
+    /// Waits for one that asks for the end.
     pub(crate) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+        while self.signal().await == Interrupt::Suspend {
+            self.suspend();
         }
     }
+
+    /// Waits for any.
+    async fn signal(&mut self) -> Interrupt {
+        tokio::select! {
+            _ = self.interrupt.recv() => Interrupt::End,
+            _ = self.terminate.recv() => Interrupt::End,
+            _ = self.suspend.recv() => Interrupt::Suspend,
+        }
+    }
+
+    fn suspend(&self) {
+        suspend::suspend(&*self.store);
+    }
+}
+
+/// Request of the user to the process.
+#[derive(PartialEq, Eq)]
+enum Interrupt {
+    End,
+    Suspend,
 }
 
 /// What became of a run that was followed.
@@ -273,7 +301,14 @@ pub(crate) async fn follow(
     let ending = loop {
         let wish = tokio::select! {
             biased;
-            () = interrupts.next() => Wish::Interrupt,
+            interrupt = interrupts.signal() => match interrupt {
+                Interrupt::End => Wish::Interrupt,
+                Interrupt::Suspend => {
+                    progress.end();
+                    interrupts.suspend();
+                    Wish::GoOn
+                }
+            },
             typed = listener.next() => listener.take(typed, runtime, &view, progress).await?,
             // Before the facts: a tree that is busy would otherwise never be drawn.
             _ = ticks.tick() => {

@@ -20,6 +20,7 @@ mod report;
 mod safe;
 mod settings;
 mod suggest;
+mod suspend;
 mod terminal;
 mod trust;
 mod units;

@@ -125,7 +125,7 @@ impl Progress {
         }
     }
 
-    /// The run is over, or is left.
+    /// The run is over, or is left, or the process is about to be stopped.
     pub(crate) fn end(&mut self) {
         if let Progress::Tree(tree) = self {
             tree.clear();

@@ -41,5 +41,6 @@ pub use error::GuardError;
 pub use guard::guard_main;
 pub use job::{End, Finished, GuardCommand, Job, ResourceLimits};
 pub use lineage::runs_under;
+pub use os::stop_at_terminal;
 pub use runner::{run, serve};
 pub use stale::end_stale;

@@ -128,6 +128,22 @@ pub(crate) fn landlock_version() -> Option<u32> {
     None
 }
 
+/// Stops this process as Ctrl-Z at a terminal does, also if the process handles that signal itself, and returns when it
+/// was resumed. A process whose shell does not know of jobs is not stopped, because nobody could resume it.
+pub fn stop_at_terminal() {
+    // SAFETY: the structures are plain data that the calls fill in; the default disposition runs no code of ours, and
+    // the old one is put back.
+    unsafe {
+        let mut default: libc::sigaction = std::mem::zeroed();
+        default.sa_sigaction = libc::SIG_DFL;
+        let mut before: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGTSTP, &default, &mut before) == 0 {
+            libc::raise(libc::SIGTSTP);
+            libc::sigaction(libc::SIGTSTP, &before, std::ptr::null_mut());
+        }
+    }
+}
+
 /// Whether a signal asked the guard to end.
 pub(crate) fn end_asked() -> bool {
     END_ASKED.load(Ordering::SeqCst)

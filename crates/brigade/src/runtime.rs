@@ -1,5 +1,6 @@
 //! Starting, resuming, telling and cancelling trees.
 
+mod known;
 mod task;
 
 use std::collections::BTreeSet;
@@ -24,9 +25,10 @@ use crate::model::{About, Models, relay};
 use crate::session::{Driver, Fatal, RoundEnd};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
-use crate::store::{Append, Expect, Holder, Lease, Store, StoreError};
+use crate::store::{Append, Expect, Holder, Lease, Pos, Store, StoreError};
 use crate::task::{AbortOnDrop, spawn};
 use crate::tree::{Core, Kit, Tree};
+pub(crate) use known::{Known, Memory};
 pub use task::{Detached, Ending, More, RunError, Task};
 
 /// How often a runner says that it is alive.
@@ -119,7 +121,8 @@ impl Drop for Run {
 impl Runtime {
     /// A runtime over a store.
     pub fn new(store: Arc<dyn Store>, settings: Settings, models: Models) -> Runtime {
-        Runtime { core: Arc::new(Core { store, models, settings }), holder: Holder::this_process() }
+        let memory = Arc::default();
+        Runtime { core: Arc::new(Core { store, models, settings, memory }), holder: Holder::this_process() }
     }
 
     /// A runtime that forgets everything when it is dropped.
@@ -134,7 +137,8 @@ impl Runtime {
 
     /// The same store and models with other settings: another mode, or more tools.
     pub fn with_settings(&self, settings: Settings) -> Runtime {
-        let core = Core { store: self.core.store.clone(), models: self.core.models.clone(), settings };
+        let Core { store, models, memory, .. } = &*self.core;
+        let core = Core { store: store.clone(), models: models.clone(), settings, memory: memory.clone() };
         Runtime { core: Arc::new(core), holder: self.holder.clone() }
     }
 
@@ -196,14 +200,8 @@ impl Runtime {
         // The model is looked up before anything is written: a wrong name leaves no session behind.
         self.core.check_model(&agent).map_err(RunError::Setup)?;
         let lease = self.core.store.lease(&session, &self.holder, clock::now()).await?;
-        let tree = Arc::new(Tree::new(
-            self.core.clone(),
-            self.holder.clone(),
-            lease,
-            Vec::new(),
-            lineage(&delegation),
-            &more,
-        ));
+        let tree =
+            Arc::new(Tree::new(self.core.clone(), self.holder.clone(), lease, lineage(&delegation), &more));
         let kit = tree.kit(agent, authority, depth).map_err(RunError::Setup)?;
         let round = self.root_round(delegation, &kit, &more);
         kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
@@ -227,12 +225,16 @@ impl Runtime {
     /// Makes a tree ready to go on, so that it can be watched from there.
     pub async fn prepare_resume(&self, session: &SessionId, more: More) -> Result<Prepared, RunError> {
         let now = clock::now();
-        if self.core.store.read(session, 0).await?.is_empty() {
-            return Err(StoreError::Unknown(session.clone()).into());
-        }
+        let known = self.core.memory.take(&*self.core.store, session).await?;
         self.refuse_child_of_open_tree(session).await?;
-        let lease = self.core.store.lease(session, &self.holder, now).await?;
-        match self.take_up(session, lease.clone(), more, now).await {
+        let lease = match self.core.store.lease(session, &self.holder, now).await {
+            Ok(lease) => lease,
+            Err(error) => {
+                self.core.memory.put(known);
+                return Err(error.into());
+            }
+        };
+        match self.take_up(known, lease.clone(), more, now).await {
             Ok(prepared) => Ok(prepared),
             Err(error) => {
                 let _ = self.core.store.release(&lease).await;
@@ -243,21 +245,22 @@ impl Runtime {
 
     async fn take_up(
         &self,
-        session: &SessionId,
+        mut known: Known,
         lease: Lease,
         more: More,
         now: u64,
     ) -> Result<Prepared, RunError> {
-        let store = &self.core.store;
-        let mut records = store.read(session, 0).await?;
-        let mut state = fold(session, &records);
+        let store = &*self.core.store;
+        let session = known.state.session().clone();
+        let gone = || RunError::Store(StoreError::Unknown(session.clone()));
+        known.catch_up(store).await?.then_some(()).ok_or_else(gone)?;
         // Words from outside may come in between; then it is tried again.
-        while state.is_running() && !records.iter().any(|record| is_resumed(record, lease.epoch)) {
+        while known.state.is_running() && known.epoch != Some(lease.epoch) {
             let downtime = lease.last_run.map_or(0, |last| now.saturating_sub(last));
             let resumed = Event::Resumed { epoch: lease.epoch, downtime };
             let append = Append {
                 session: session.clone(),
-                expect: Expect::Length(state.length()),
+                expect: Expect::Length(known.state.length()),
                 events: Arc::new(vec![resumed]),
                 blobs: Vec::new(),
                 lease: Some(lease.clone()),
@@ -267,24 +270,19 @@ impl Runtime {
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
-            records = store.read(session, 0).await?;
-            state = fold(session, &records);
+            known.catch_up(store).await?.then_some(()).ok_or_else(gone)?;
         }
-        let resumes = records.iter().filter_map(|record| match record.event {
-            Event::Resumed { downtime, .. } => Some((record.pos, downtime)),
-            _ => None,
-        });
-        let above = state.round().map(|round| lineage(&round.delegation)).unwrap_or_default();
-        let tree = Tree::new(self.core.clone(), self.holder.clone(), lease, resumes.collect(), above, &more);
-        tree.count_on().await?;
-        self.continue_tree(Arc::new(tree), state, &records, more).await
+        let above = known.state.round().map(|round| lineage(&round.delegation)).unwrap_or_default();
+        let mut tree = Tree::new(self.core.clone(), self.holder.clone(), lease, above, &more);
+        tree.take_up(&known).await?;
+        self.continue_tree(Arc::new(tree), known.state, known.started, more).await
     }
 
     async fn continue_tree(
         &self,
         tree: Arc<Tree>,
         state: State,
-        records: &[Record],
+        started: Pos,
         more: More,
     ) -> Result<Prepared, RunError> {
         let Some(round) = state.round().cloned() else {
@@ -293,8 +291,7 @@ impl Runtime {
         let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
         if state.is_running() {
             kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
-            let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
-            let driver = Driver::go_on(tree.clone(), state, kit, started.map_or(0, |record| record.pos));
+            let driver = Driver::go_on(tree.clone(), state, kit, started);
             return Ok(prepared(tree, driver));
         }
         let goes_on = state.has_unheard_words()
@@ -303,7 +300,7 @@ impl Runtime {
                 Some(Status::Incomplete { .. } | Status::Failed { .. } | Status::Lost { .. })
             );
         if !goes_on {
-            return Ok(self.already_over(tree, &state));
+            return Ok(self.already_over(tree, state));
         }
         let mut agent = kit.agent.clone();
         // A model that the user names for a next round is remembered with it.
@@ -343,7 +340,7 @@ impl Runtime {
         Ok(prepared(tree, driver))
     }
 
-    fn already_over(&self, tree: Arc<Tree>, state: &State) -> Prepared {
+    fn already_over(&self, tree: Arc<Tree>, state: State) -> Prepared {
         let session = state.session().clone();
         let ending = match state.ended() {
             Some(outcome) => Ok(Ending {
@@ -354,6 +351,7 @@ impl Runtime {
             }),
             None => Err(RunError::Bug(format!("{session} has no end"))),
         };
+        tree.remember(state, tree.known_until);
         Prepared { session, tree, work: Work::AlreadyOver(Box::new(ending)) }
     }
 
@@ -367,10 +365,21 @@ impl Runtime {
         if text.trim().is_empty() {
             return Err(RunError::EmptyTask);
         }
-        if relay::speaks_for(&*self.core.store, session).await? {
+        let store = &*self.core.store;
+        if let Some(agent) = self.core.memory.agent(store, session).await?
+            && relay::is_relay(store, agent).await?
+        {
             return Err(RunError::OneCall(session.clone()));
         }
         self.outside_word(session, Event::Heard { from, text: text.into() }).await
+    }
+
+    /// Whether something was said to a session after the end of its last round, so that there is reason for a next one.
+    pub async fn has_unheard_words(&self, session: &SessionId) -> Result<bool, RunError> {
+        let known = self.core.memory.take(&*self.core.store, session).await?;
+        let has_words = known.state.ended().is_some() && known.state.has_unheard_words();
+        self.core.memory.put(known);
+        Ok(has_words)
     }
 
     /// Asks a session to stop, whoever runs it.
@@ -612,7 +621,8 @@ async fn remove_children(tree: &Tree) -> Result<(), StoreError> {
     if is_kept(Face::Delegate) && is_kept(Face::Subagent) {
         return Ok(());
     }
-    let records = tree.store().tail(&tree.root, 0, usize::MAX).await?;
+    // Those of earlier rounds were removed when these ended.
+    let records = tree.store().tail(&tree.root, tree.round_after, usize::MAX).await?;
     let (mut kept, mut rest) = (Vec::new(), Vec::new());
     for record in &records {
         if let Event::Started { delegation, .. } = &record.event {
@@ -633,11 +643,6 @@ async fn remove_children(tree: &Tree) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether this is the fact by which the runner of this epoch took over.
-fn is_resumed(record: &Record, epoch: u64) -> bool {
-    matches!(record.event, Event::Resumed { epoch: taken, .. } if taken == epoch)
-}
-
 fn fold(session: &SessionId, records: &[Record]) -> State {
     State::fold(session.clone(), records.iter().map(|record| &record.event))
 }
@@ -645,7 +650,7 @@ fn fold(session: &SessionId, records: &[Record]) -> State {
 /// Tells sessions of words from outside, wherever they were said.
 async fn listen(tree: Arc<Tree>) {
     let mut stirred = tree.store().stirred();
-    let mut after = 0;
+    let mut after = tree.known_until;
     // Words that came while the tree lay are in the logs that the drivers read first.
     loop {
         stirred.mark_unchanged();

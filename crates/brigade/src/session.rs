@@ -38,7 +38,7 @@ use crate::external::{self, Seat};
 use crate::live::Live;
 use crate::maps::{Map, Set};
 use crate::slots::{Lane, Slot};
-use crate::store::{Append, Expect, StoreError};
+use crate::store::{Append, Expect, Pos, StoreError};
 use crate::task::AbortOnDrop;
 use crate::tree::{Kit, Tree};
 use group::Group;
@@ -108,6 +108,8 @@ pub(crate) struct Driver {
     /// Definitions that the pending facts name.
     blobs: Vec<(Hash, Arc<str>)>,
     committed: u64,
+    /// Position of the last fact that is durable.
+    last_pos: Pos,
     in_flight: Set<CallId>,
     children: Map<SessionId, mpsc::UnboundedSender<Inbox>>,
     /// The tasks of children that may outlive this session.
@@ -203,6 +205,7 @@ impl Driver {
             pending: Vec::new(),
             blobs: Vec::new(),
             committed,
+            last_pos: 0,
             in_flight: Set::default(),
             children: Map::default(),
             detachable: Map::default(),
@@ -255,6 +258,11 @@ impl Driver {
     pub(crate) async fn drive(mut self: Box<Self>) -> Result<RoundEnd, Fatal> {
         let result = self.run().await;
         self.tree.leave(self.state.session());
+        let Driver { tree, state, pending, last_pos, .. } = *self;
+        // Only what is over and durable can be gone on with from here.
+        if result.is_ok() && pending.is_empty() && last_pos > 0 && *state.session() == tree.root {
+            tree.remember(state, last_pos);
+        }
         result
     }
 
@@ -383,6 +391,7 @@ impl Driver {
             }
         }
         self.committed += count;
+        self.last_pos = first_pos + count - 1;
     }
 
     /// Somebody else appended first: fold what was missed, and keep only what is still true.
@@ -392,6 +401,7 @@ impl Driver {
         self.state = State::fold(session, records.iter().map(|record| &record.event));
         let known = usize::try_from(self.committed).unwrap_or(usize::MAX);
         self.committed = records.len() as u64;
+        self.last_pos = records.last().map_or(0, |record| record.pos);
         for record in records.into_iter().skip(known) {
             self.tree.watchers.send(Live::Fact(Arc::new(record)));
         }
@@ -420,6 +430,7 @@ impl Driver {
         for record in records {
             self.state.apply(&record.event);
             self.committed += 1;
+            self.last_pos = record.pos;
             self.tree.watchers.send(Live::Fact(Arc::new(record)));
         }
         Ok(())

@@ -3,28 +3,36 @@
 pub mod memory;
 pub mod sqlite;
 
+mod blocker;
 mod codec;
 mod export;
 mod holder;
 mod lease;
+mod totals;
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use brigade_core::{Event, Hash, Record, SessionId};
+use brigade_core::{Event, Hash, Record, SessionId, Status};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
+pub use blocker::{Blocker, BlockerState};
 pub use codec::DecodeError;
 pub use export::{Cut, ImportError, Imported, export, import};
 pub use holder::{Holder, Liveness};
 pub use memory::MemoryStore;
 pub use sqlite::{Checkup, Integrity, SqliteStore};
+pub use totals::Totals;
 
 /// A place in the store: increasing, with gaps.
 pub type Pos = u64;
 
 /// The records of a session up to the first that cannot be read, and why it can't.
 pub type Prefix = (Vec<Record>, Option<StoreError>);
+
+/// What a tree has used up, or why that cannot be read.
+pub type TreeTotals = Result<Totals, StoreError>;
 
 /// What the log of a session has to look like for an append to happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +161,14 @@ pub enum StoreError {
         /// The first that is missing.
         seq: u64,
     },
+    /// A session is missing.
+    #[error("session {child} is missing, although {parent} delegated to it. Restore the store from a copy.")]
+    Missing {
+        /// The session.
+        child: SessionId,
+        /// The session that delegated to it.
+        parent: SessionId,
+    },
     /// The session was written by a newer version and is read-only for this one.
     #[error("session {session} was written by a newer brigade (record {seq}: {what}); upgrade to run it")]
     Newer {
@@ -189,6 +205,14 @@ pub enum StoreError {
         /// Why.
         cause: String,
     },
+    /// Another process keeps the store locked.
+    #[error("cannot write to the store {place}: {}", holder_of_lock(by.as_ref()))]
+    Locked {
+        /// Where it is.
+        place: String,
+        /// The process, if it can be seen from here.
+        by: Option<Blocker>,
+    },
     /// Something else went wrong with the file.
     #[error("the store {place}: {cause}")]
     Broken {
@@ -200,6 +224,75 @@ pub enum StoreError {
     /// The store was closed, or fell over on purpose in a test.
     #[error("the store is closed")]
     Closed,
+}
+
+/// Session that another one delegated to and got back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Child {
+    /// The session.
+    pub session: SessionId,
+    /// Position of the delegation. All facts of the session are after it.
+    pub after: Pos,
+}
+
+/// Delegations and returns in the records of a tree, taken page by page.
+#[derive(Debug, Clone, Default)]
+pub struct Loans {
+    delegated: HashMap<SessionId, Pos>,
+    returned: BTreeSet<SessionId>,
+}
+
+impl Loans {
+    /// Takes records into account.
+    pub fn take(&mut self, records: &[Record]) {
+        for record in records {
+            match &record.event {
+                Event::Delegated { child, .. } => {
+                    self.delegated.entry(child.clone()).or_insert(record.pos);
+                }
+                // One that nobody knows anything of may never have begun.
+                Event::Returned { child, outcome, .. } if !matches!(outcome.status, Status::Lost { .. }) => {
+                    self.returned.insert(child.clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The children that have returned.
+    pub fn returned(&self) -> Vec<Child> {
+        let child = |session: &SessionId| {
+            let after = *self.delegated.get(session)?;
+            Some(Child { session: session.clone(), after })
+        };
+        self.returned.iter().filter_map(child).collect()
+    }
+}
+
+impl Child {
+    /// The children that have returned, as these records say.
+    pub fn returned(records: &[Record]) -> Vec<Child> {
+        let mut loans = Loans::default();
+        loans.take(records);
+        loans.returned()
+    }
+
+    /// Error that says that it is missing.
+    fn missing(&self) -> StoreError {
+        let parent = self.session.parent().unwrap_or_else(|| self.session.clone());
+        StoreError::Missing { child: self.session.clone(), parent }
+    }
+}
+
+fn holder_of_lock(by: Option<&Blocker>) -> String {
+    by.map_or_else(
+        || {
+            "a process that is not visible from here holds the lock. \
+             Look for it in the containers and on the machines that use this store."
+                .to_owned()
+        },
+        Blocker::to_string,
+    )
 }
 
 /// The log of every session.
@@ -233,12 +326,23 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
+    /// Checks that the store has lost nothing of a session and all below it: neither a fact nor one of `children`, which
+    /// are those that facts say have returned. A child that was removed is not lost. What was read without an error is
+    /// whole only if this finds nothing: the end of a log can be lost without a gap.
+    fn verify(&self, root: &SessionId, children: Vec<Child>) -> BoxFuture<'_, Result<(), StoreError>>;
+
     /// The outside words in a tree after a position: where to look, not what was said.
     fn words(&self, root: &SessionId, after: Pos)
     -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>>;
 
     /// Changes whenever somebody without a lease, or another process, may have appended something.
     fn stirred(&self) -> watch::Receiver<u64>;
+
+    /// Does something while this store commits nothing, such as stopping the process: a process that is stopped in the
+    /// middle of a commit would keep all others from writing.
+    fn between_commits(&self, work: &mut dyn FnMut()) {
+        work();
+    }
 
     /// Takes the right to run a tree. A dead holder on the same host is replaced at once, one on another host when it
     /// has not renewed for 30 seconds; a living one is an error.
@@ -252,6 +356,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// All sessions at the top of a tree, newest first.
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>>;
+
+    /// What trees have used up, each with its session at the top, in the order in which they are asked for. One that
+    /// cannot be read hides none of the others.
+    fn totals(&self, roots: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<TreeTotals>, StoreError>>;
 
     /// The ids of a session and all below it.
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;

@@ -9,7 +9,7 @@ use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
 use brigade_core::state::Meter;
-use brigade_core::{Agent, Budget, Event, Face, Hash, Limit, Place, Price, SessionId, ToolSpec};
+use brigade_core::{Agent, Budget, Event, Face, Hash, Limit, Place, Price, SessionId, State, ToolSpec};
 use futures::channel::mpsc;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ use crate::external::{External, ExternalTool, Seat, Terms};
 use crate::live::Watchers;
 use crate::maps::{Map, Set};
 use crate::model::{ChosenModel, Models, Own};
-use crate::runtime::More;
+use crate::runtime::{Known, Memory, More};
 use crate::session::{Fatal, Inbox};
 use crate::settings::Settings;
 use crate::skills::SKILL;
@@ -43,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) models: Models,
     pub(crate) settings: Settings,
+    /// Sessions that were run here before.
+    pub(crate) memory: Arc<Memory>,
 }
 
 /// What all sessions of one running tree share.
@@ -54,6 +56,10 @@ pub(crate) struct Tree {
     pub(crate) lease: Lease,
     pub(crate) slots: Slots,
     pub(crate) watchers: Watchers,
+    /// Position up to which the log of the root was read when the tree was taken up.
+    pub(crate) known_until: Pos,
+    /// Position after which the facts of this round are.
+    pub(crate) round_after: Pos,
     /// When the tree was taken up again, and how long it had lain: (position, milliseconds).
     pub(crate) resumes: Vec<(Pos, u64)>,
     /// A model that takes the place of the recorded ones.
@@ -177,7 +183,6 @@ impl Tree {
         core: Arc<Core>,
         holder: Holder,
         lease: Lease,
-        resumes: Vec<(Pos, u64)>,
         above: Vec<String>,
         more: &More,
     ) -> Tree {
@@ -189,7 +194,9 @@ impl Tree {
             lease,
             slots,
             watchers: Watchers::default(),
-            resumes,
+            known_until: 0,
+            round_after: 0,
+            resumes: Vec::new(),
             model_override: more.model.clone(),
             mode_override: more.mode,
             released: AtomicBool::new(false),
@@ -309,18 +316,29 @@ impl Tree {
         self.last_number.fetch_add(1, Ordering::SeqCst).saturating_add(1)
     }
 
-    /// Goes on counting where an earlier runner stopped.
-    pub(crate) async fn count_on(&self) -> Result<(), StoreError> {
+    /// Takes over what is known of the log that it goes on with, and counts on where an earlier runner stopped.
+    pub(crate) async fn take_up(&mut self, known: &Known) -> Result<(), StoreError> {
+        self.known_until = known.last;
+        self.round_after = if known.state.is_running() { 0 } else { known.last };
+        self.resumes.clone_from(&known.resumes);
         if !self.settings().faces.has(Face::Spawn) {
             return Ok(());
         }
-        let records = self.store().tail(&self.root, 0, usize::MAX).await?;
+        let (number, after) = known.number;
+        let records = self.store().tail(&self.root, after, usize::MAX).await?;
         let numbers = records.iter().filter_map(|record| match &record.event {
             Event::Delegated { delegation, .. } => delegation.number,
             _ => None,
         });
-        self.last_number.store(numbers.max().unwrap_or(0), Ordering::SeqCst);
+        *self.last_number.get_mut() = numbers.fold(number, u32::max);
         Ok(())
+    }
+
+    /// Remembers the log of the root for its next round, as it was when the fact at `last` was written.
+    pub(crate) fn remember(&self, state: State, last: Pos) {
+        let number = (self.last_number.load(Ordering::SeqCst), last);
+        let resumes = self.resumes.clone();
+        self.core.memory.put(Known { state, last, started: 0, resumes, epoch: None, number });
     }
 
     /// The milliseconds that nobody ran the tree since the fact at `pos` was written.

@@ -6,6 +6,8 @@
 mod conformance;
 #[path = "store/damage.rs"]
 mod damage;
+#[path = "store/decay.rs"]
+mod decay;
 #[path = "store/export.rs"]
 mod export;
 #[path = "store/leases.rs"]
@@ -14,5 +16,7 @@ mod leases;
 mod processes;
 #[path = "store/sqlite.rs"]
 mod sqlite;
+#[path = "store/stopped.rs"]
+mod stopped;
 #[path = "store/support.rs"]
 mod support;

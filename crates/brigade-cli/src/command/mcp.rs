@@ -53,11 +53,11 @@ async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, Failure> {
     engine::check_model(settings).map_err(|failure| {
         failure.hint(suggest::instead(settings, settings.model.as_deref().unwrap_or_default()))
     })?;
-    let mut interrupts = Interrupts::listen()?;
+    let store = engine::store(settings)?;
+    let mut interrupts = Interrupts::listen(store.clone())?;
     let mut library = engine::settings_to_run(settings)?;
     // Nobody is there to be asked, unless answers come from elsewhere.
     library.asks = if settings.waits_for_answers { Asks::Person } else { Asks::Nobody };
-    let store = engine::store(settings)?;
     let server =
         Server::new(store, library, engine::models(settings), mcp.flags.timeout).map_err(Failure::usage)?;
     let shared = settings.clone();

@@ -58,7 +58,7 @@ pub(crate) async fn go_on(
     session: &SessionId,
 ) -> Result<GoneOn, Failure> {
     let hints = Hints::new(global, flags);
-    let mut interrupts = Interrupts::listen()?;
+    let mut interrupts = Interrupts::listen(runtime.store().clone())?;
     let (view, records) = View::load(&**runtime.store(), session).await?;
     let run = match runtime.resume(session, engine::more(settings, flags)).await {
         Ok(run) => run,

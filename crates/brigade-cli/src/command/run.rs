@@ -35,8 +35,9 @@ pub(crate) fn start(
     engine::many_threads()?.block_on(async {
         // Until there is a session, an interrupt just ends the command, and its servers with it.
         let servers = engine::servers(settings).await?;
-        let mut interrupts = Interrupts::listen()?;
-        let runtime = engine::runtime(settings, engine::store(settings)?, &servers)?;
+        let store = engine::store(settings)?;
+        let mut interrupts = Interrupts::listen(store.clone())?;
+        let runtime = engine::runtime(settings, store, &servers)?;
         let run = begin(&runtime, settings, flags, text).await?.start();
         let view = View::new(run.session().clone());
         let mut progress = Progress::new(global, &settings.environment);

@@ -8,7 +8,7 @@ mod table;
 use std::io::Read;
 use std::path::Path;
 
-use brigade::store;
+use brigade::store::{self, Child};
 use brigade::{Store, StoreError};
 use brigade_core::SessionId;
 use brigade_core::view::Node;
@@ -34,7 +34,9 @@ use list::Most;
 /// Runs it.
 pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, Failure> {
     let settings = Settings::of_the_person(global)?;
-    let look = Look { global, store: engine::store(&settings)?, settings };
+    let writes = matches!(sessions.command, SessionsCommand::Import { .. } | SessionsCommand::Rm { .. });
+    let store = if writes { engine::store(&settings)? } else { engine::store_to_read(&settings)? };
+    let look = Look { global, store, settings };
     engine::one_thread()?.block_on(async {
         match sessions.command {
             SessionsCommand::List(list) => look.list(&list).await,
@@ -82,6 +84,10 @@ impl Look<'_> {
         if records.is_empty() && fault.is_none() {
             return Err(StoreError::Unknown(session.clone()).into());
         }
+        let fault = match fault {
+            Some(fault) => Some(fault),
+            None => self.store.verify(session, Child::returned(&records)).await.err(),
+        };
         let mut view = View::new(session.clone());
         records.iter().for_each(|record| view.apply(record));
         if self.is_text() {
@@ -135,6 +141,10 @@ impl Look<'_> {
                 }
                 Err(fault) => break Some(fault),
             }
+        };
+        let fault = match fault {
+            Some(fault) => Some(fault),
+            None => self.store.verify(root, Child::returned(&tale.records)).await.err(),
         };
         if tale.view.tree.nodes().is_empty() {
             return Err(fault.unwrap_or_else(|| StoreError::Unknown(root.clone())).into());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brigade::mcp::Servers;
 use brigade::{RunError, Store};
-use brigade_core::{SessionId, State};
+use brigade_core::SessionId;
 use serde_json::json;
 
 use super::resume::{GoneOn, go_on, refuse_agent};
@@ -48,20 +48,14 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
                     Err(failure) => return Err(failure.hint("The words are recorded all the same.")),
                 }
             }
-            if !came_too_late(&**runtime.store(), &session).await? {
+            // The words may have come after the end of a round whose runner has not gone yet.
+            if !runtime.has_unheard_words(&session).await? {
                 break;
             }
             tokio::time::sleep(GLANCE).await;
         }
         told(&global, &session)
     })
-}
-
-/// Whether the words came after the end of a round whose runner has not gone yet.
-pub(super) async fn came_too_late(store: &dyn Store, session: &SessionId) -> Result<bool, Failure> {
-    let records = store.read(session, 0).await?;
-    let state = State::fold(session.clone(), records.iter().map(|record| &record.event));
-    Ok(state.ended().is_some() && state.has_unheard_words())
 }
 
 fn told(global: &Global, session: &SessionId) -> Result<Exit, Failure> {

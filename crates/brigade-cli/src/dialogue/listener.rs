@@ -13,6 +13,7 @@ use crate::follow::View;
 use crate::keyboard::{RawTerminal, keys};
 use crate::output;
 use crate::progress::Progress;
+use crate::suspend;
 use crate::terminal::{self, Colour};
 
 /// How answers are typed, if they can be.
@@ -131,6 +132,10 @@ impl Listener {
     ) -> Result<Wish, Failure> {
         let reaction = match typed {
             Typed::Event(Event::Key(key)) => match keys::meaning(key) {
+                Some(keys::Key::Suspend) => {
+                    suspend::ask();
+                    Reaction::Nothing
+                }
                 Some(key) => self.dialogue.key(key, &view.tree),
                 None => Reaction::Nothing,
             },

@@ -27,6 +27,8 @@ pub(crate) enum Key {
     Escape,
     /// Draw everything again.
     Redraw,
+    /// Stop the process, until the shell resumes it.
+    Suspend,
 }
 
 /// The meaning of a key, if it has one.
@@ -70,6 +72,7 @@ fn with_control(letter: char) -> Option<Key> {
         'd' => return Some(Key::DeleteOrLeave),
         'j' => return Some(Key::NewLine),
         'l' => return Some(Key::Redraw),
+        'z' => return Some(Key::Suspend),
         'p' => return Some(Key::Up),
         'n' => return Some(Key::Down),
         'a' => Edit::Home,

@@ -1,6 +1,7 @@
 //! A terminal that hands over each key as it is pressed.
 
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use rustix::termios::{OptionalActions, OutputModes, tcgetattr, tcsetattr};
@@ -18,16 +19,39 @@ impl RawTerminal {
     /// Takes the terminal.
     pub(crate) fn enter() -> Result<RawTerminal, Failure> {
         give_back_on_panic();
-        enable_raw_mode()
-            .map_err(|error| Failure::failed(format!("the terminal cannot be typed on: {error}")))?;
-        keep_line_ends();
-        output::paint(PASTE_ON);
+        take()?;
+        IS_TAKEN.store(true, Ordering::SeqCst);
         Ok(RawTerminal(()))
     }
+
+    /// Does something while the terminal is as it was before, if it is in raw mode now.
+    pub(crate) fn give_back_while(work: impl FnOnce()) {
+        let is_taken = IS_TAKEN.load(Ordering::SeqCst);
+        if is_taken {
+            give_back();
+        }
+        work();
+        if is_taken {
+            // A terminal that is gone shows when it is read.
+            let _ = take();
+        }
+    }
+}
+
+/// Whether the terminal is in raw mode.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+fn take() -> Result<(), Failure> {
+    enable_raw_mode()
+        .map_err(|error| Failure::failed(format!("the terminal cannot be typed on: {error}")))?;
+    keep_line_ends();
+    output::paint(PASTE_ON);
+    Ok(())
 }
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
+        IS_TAKEN.store(false, Ordering::SeqCst);
         give_back();
     }
 }

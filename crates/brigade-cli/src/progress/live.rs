@@ -8,6 +8,7 @@ use crate::follow::View;
 use crate::output;
 use crate::render::{self, Content, Row, fit, overview, pad};
 use crate::safe;
+use crate::suspend;
 use crate::terminal::{self, Colour};
 use crate::units;
 
@@ -21,11 +22,23 @@ pub(crate) struct LiveTree {
     /// Lines above the tree that are not there to stay.
     header: Vec<String>,
     footer: Option<Footer>,
+    /// [`suspend::resumes`] when it was last drawn.
+    resumes: u32,
 }
 
 impl LiveTree {
     pub(crate) fn new(colour: Colour) -> LiveTree {
-        LiveTree { colour, canvas: Canvas::default(), header: Vec::new(), footer: None }
+        let resumes = suspend::resumes();
+        LiveTree { colour, canvas: Canvas::default(), header: Vec::new(), footer: None, resumes }
+    }
+
+    /// After the process was stopped, the cursor is where the shell left it, and the next drawing begins there.
+    fn canvas(&mut self) -> &mut Canvas {
+        let resumes = suspend::resumes();
+        if std::mem::replace(&mut self.resumes, resumes) != resumes {
+            self.canvas = Canvas::default();
+        }
+        &mut self.canvas
     }
 
     /// Whether it is drawn in colours.
@@ -37,7 +50,7 @@ impl LiveTree {
     pub(crate) fn draw(&mut self, view: &View) {
         let size = terminal::size();
         let (lines, cursor) = self.frame(view, size);
-        output::paint(&self.canvas.draw(lines, cursor, size));
+        output::paint(&self.canvas().draw(lines, cursor, size));
     }
 
     /// Writes a line above the tree.
@@ -49,7 +62,7 @@ impl LiveTree {
     pub(crate) fn print(&mut self, view: &View, text: &str) {
         let size = terminal::size();
         let (lines, cursor) = self.frame(view, size);
-        output::paint(&self.canvas.draw_below(text, lines, cursor, size));
+        output::paint(&self.canvas().draw_below(text, lines, cursor, size));
     }
 
     /// What stands above the tree from its next drawing on: lines that are safe, as far as there is room for them.
@@ -64,7 +77,7 @@ impl LiveTree {
 
     /// Takes the tree away.
     pub(crate) fn clear(&mut self) {
-        output::paint(&self.canvas.clear(terminal::size()));
+        output::paint(&self.canvas().clear(terminal::size()));
     }
 
     /// The lines of the tree and of what stands beneath it, and where the cursor is.

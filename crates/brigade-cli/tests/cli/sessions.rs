@@ -86,6 +86,55 @@ fn a_damaged_session_is_shown_as_far_as_it_is_whole() {
     assert_eq!(list.as_array().unwrap().len(), 2);
 }
 
+#[test]
+fn session_whose_child_is_lost_is_damaged() {
+    let home = Home::new();
+    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
+                  arguments = { role = 'Helper', task = 'help' }\n[[reply]]\ntext = 'unmistakable'";
+    let report = home.report(script, &[]);
+    let id = report["session_id"].as_str().unwrap();
+    let child = format!("{id}.1-0");
+    home.brigade(&["sessions", "show", &child]).exits(0).prints("unmistakable");
+    lose(&home, &child);
+    let missing = format!("session {child} is missing");
+    home.brigade(&["sessions", "show", id]).exits(1).prints("unmistakable").says(&missing);
+    home.brigade(&["sessions", "tree", id]).exits(1).prints("lead").says(&missing);
+    home.brigade(&["sessions", "export", id]).exits(1).says(&missing);
+    home.brigade(&["resume", id]).exits(1).says(&missing);
+    home.brigade(&["tell", id, "more"]).exits(1).says(&missing);
+}
+
+/// Takes the records of a session out of the store of a home, as decay may.
+fn lose(home: &Home, session: &str) {
+    let store = rusqlite::Connection::open(home.home().join("sessions.db")).unwrap();
+    assert!(store.execute("DELETE FROM events WHERE session = ?", [session]).unwrap() > 0);
+}
+
+#[test]
+fn list_counts_children_of_a_tree_that_was_interrupted() {
+    let home = Home::new();
+    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
+                  arguments = { role = 'Helper', task = 'help' }\n\
+                  [[reply]]\nagent = 'Helper'\nturn = 1\nusage = { input = 1000, output = 100 }\n\
+                  [[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
+                  [[reply]]\nfault = 'hang'";
+    let mut run = Running::start(&home, script, &[]);
+    run.read_until(|line| line["type"] == "called" && line["turn"] == 2);
+    let listed = || home.brigade(&["sessions", "list", "--output-format", "json"]).json();
+    let running = listed();
+    assert_eq!((&running[0]["state"], &running[0]["turns"]), (&"running".into(), &2.into()), "{running}");
+    run.signal(rustix::process::Signal::KILL);
+    run.end();
+    let interrupted = listed();
+    assert_eq!(interrupted[0]["state"], "interrupted");
+    assert_eq!(
+        (&interrupted[0]["agents"], &interrupted[0]["turns"]),
+        (&2.into(), &2.into()),
+        "{interrupted}"
+    );
+    assert!(interrupted[0]["tokens"].as_u64().unwrap() >= 1_100, "{interrupted}");
+}
+
 /// A home with a session that is done, one that failed and one that a limit stopped, oldest first.
 fn three() -> (Home, [String; 3]) {
     let home = Home::new();

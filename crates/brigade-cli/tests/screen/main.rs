@@ -13,4 +13,5 @@ mod home;
 mod picture;
 mod questions;
 mod support;
+mod suspend;
 mod tree;

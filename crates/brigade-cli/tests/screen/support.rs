@@ -64,10 +64,26 @@ impl Window {
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Window {
+        let command = Command::new(env!("CARGO_BIN_EXE_brigade")).args(arguments);
+        Window::start_command(home, (columns, rows), command, environment)
+    }
+
+    /// Starts a shell that knows of jobs; `$BRIGADE` is the command.
+    pub(crate) fn shell(home: &Home, size: (u16, u16), environment: &[(&str, &str)]) -> Window {
+        let command = Command::new("bash").args(["--norc", "--noprofile", "-i"]);
+        let environment = [&[("BRIGADE", env!("CARGO_BIN_EXE_brigade"))], environment].concat();
+        Window::start_command(home, size, command, &environment)
+    }
+
+    fn start_command(
+        home: &Home,
+        (columns, rows): (u16, u16),
+        command: Command,
+        environment: &[(&str, &str)],
+    ) -> Window {
         let (pty, pts) = pty_process::blocking::open().unwrap();
         pty.resize(Size::new(rows, columns)).unwrap();
-        let command = Command::new(env!("CARGO_BIN_EXE_brigade"))
-            .args(arguments)
+        let command = command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("BRIGADE_HOME", home.home())

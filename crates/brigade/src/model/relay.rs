@@ -6,7 +6,7 @@
 
 use brigade_core::faces::RELAY;
 use brigade_core::message::Stop;
-use brigade_core::{Agent, Event, Message, Price, SessionId, ToolCall, Usage};
+use brigade_core::{Agent, Event, Hash, Message, Price, SessionId, ToolCall, Usage};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
@@ -37,7 +37,14 @@ pub async fn speaks_for(store: &dyn Store, session: &SessionId) -> Result<bool, 
         Event::Started { agent, .. } => Some(*agent),
         _ => None,
     });
-    let Some(definition) = definition else { return Ok(false) };
+    match definition {
+        Some(definition) => is_relay(store, definition).await,
+        None => Ok(false),
+    }
+}
+
+/// Whether an agent only makes calls for other programs.
+pub(crate) async fn is_relay(store: &dyn Store, definition: Hash) -> Result<bool, StoreError> {
     let agent: Option<Agent> =
         store.blob(definition).await?.and_then(|definition| serde_json::from_str(&definition).ok());
     Ok(agent.and_then(|agent| agent.model).is_some_and(|model| model.starts_with(RELAY)))

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::codec::{self, DecodeError, Encoded};
-use super::{Store, StoreError};
+use super::{Loans, Store, StoreError};
 
 /// The format of the lines.
 const FORMAT: u32 = 1;
@@ -94,15 +94,16 @@ pub async fn export(store: &dyn Store, root: &SessionId) -> Result<String, Store
     lines.push(&Header { brigade_export: FORMAT, root: root.clone() })?;
     let mut written: HashSet<Hash> = HashSet::new();
     let (mut after, mut count) = (0, 0);
+    let mut loans = Loans::default();
     loop {
         let page = store.tail(root, after, PAGE).await?;
         let Some(last) = page.last() else { break };
         after = last.pos;
+        loans.take(&page);
         for record in page {
             for hash in codec::definitions(&record.event) {
-                if written.insert(hash)
-                    && let Some(text) = store.blob(hash).await?
-                {
+                if written.insert(hash) {
+                    let text = store.blob(hash).await?.ok_or_else(|| lost(&record, hash))?;
                     lines.push(&BlobLine { blob: hash, text })?;
                 }
             }
@@ -113,8 +114,14 @@ pub async fn export(store: &dyn Store, root: &SessionId) -> Result<String, Store
     if count == 0 {
         return Err(StoreError::Unknown(root.clone()));
     }
+    store.verify(root, loans.returned()).await?;
     lines.push(&EndLine { end: count })?;
     Ok(lines.0)
+}
+
+/// Error about a definition that was written with the facts that name it, and is not there.
+fn lost(record: &Record, hash: Hash) -> StoreError {
+    DecodeError::Damaged(format!("its definition {hash} is missing")).of(&record.session, record.seq)
 }
 
 #[derive(Default)]

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brigade_core::event::VERSION;
-use brigade_core::{Hash, Record, SessionId};
+use brigade_core::{Event, Hash, Record, SessionId};
 use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
 use super::codec;
 use super::lease::{self, LeaseRow, lineage};
-use super::{Append, Appended, Expect, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
+use super::totals::{EndedRounds, OpenRound};
+use super::{
+    Append, Appended, Child, Expect, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError, TreeTotals,
+};
 
 /// The log of every session, gone with the process.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ struct Logs {
     /// Which contents a session names.
     names: HashMap<SessionId, HashSet<Hash>>,
     leases: BTreeMap<SessionId, LeaseRow>,
+    /// The highest position that was ever removed.
+    removed: Pos,
     /// The latest time that anybody told: the only clock there is.
     now: u64,
 }
@@ -137,7 +142,8 @@ impl Logs {
             return Err(StoreError::Unknown(root.clone()));
         }
         for session in &doomed {
-            self.sessions.remove(session);
+            let last = self.sessions.remove(session).and_then(|log| log.last().map(|record| record.pos));
+            self.removed = self.removed.max(last.unwrap_or_default());
             self.names.remove(session);
             if let Some(row) = self.leases.get_mut(session) {
                 *row = row.buried();
@@ -175,7 +181,12 @@ impl Logs {
             self.keep(&session, blobs);
         }
         let count = new.len() as u64;
+        let children = Child::returned(&new);
         new.into_iter().for_each(|record| self.push(record));
+        if children.iter().any(|child| !self.sessions.contains_key(&child.session)) {
+            // Removed where the tree comes from.
+            self.removed = self.last_pos;
+        }
         Ok(count)
     }
 
@@ -195,6 +206,23 @@ impl Logs {
         let mut found: Vec<(Pos, RootSummary)> = tops.filter_map(summary).collect();
         found.sort_by_key(|(born, _)| std::cmp::Reverse(*born));
         found.into_iter().map(|(_, summary)| summary).collect()
+    }
+
+    fn totals(&self, root: &SessionId) -> TreeTotals {
+        let log = self.sessions.get(root).ok_or_else(|| StoreError::Unknown(root.clone()))?;
+        let (mut ended, mut open) = (EndedRounds::default(), OpenRound::default());
+        log.iter().for_each(|record| ended.take(&record.event));
+        let ends = log.iter().filter(|record| matches!(record.event, Event::Ended { .. }));
+        let until = ends.map(|record| record.pos).max().unwrap_or_default();
+        self.tail(root, until, usize::MAX).iter().for_each(|record| open.take(record));
+        Ok(ended.with(root, &open, self.below(root).count() as u64))
+    }
+
+    fn verify(&self, root: &SessionId, children: &[Child]) -> Result<(), StoreError> {
+        let was_run = lineage(root).any(|above| self.leases.contains_key(&above));
+        let is_lost =
+            |child: &&Child| self.removed < child.after && !self.sessions.contains_key(&child.session);
+        children.iter().find(is_lost).filter(|_| was_run).map_or(Ok(()), |child| Err(child.missing()))
     }
 
     fn read(&self, session: &SessionId, from: u64) -> Vec<Record> {
@@ -237,6 +265,10 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.answer(|logs| Ok(logs.tail(root, after, limit)))
+    }
+
+    fn verify(&self, root: &SessionId, children: Vec<Child>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.answer(|logs| logs.verify(root, &children))
     }
 
     fn words(
@@ -286,6 +318,10 @@ impl Store for MemoryStore {
 
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
         self.answer(|logs| Ok(logs.roots()))
+    }
+
+    fn totals(&self, roots: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<TreeTotals>, StoreError>> {
+        self.answer(|logs| Ok(roots.iter().map(|root| logs.totals(root)).collect()))
     }
 
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {

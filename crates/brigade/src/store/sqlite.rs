@@ -1,5 +1,6 @@
 //! Logs in one SQLite file: any number of processes, one writer at a time, durable when an append returns.
 
+mod access;
 mod batch;
 mod checkpoint;
 mod checkup;
@@ -9,24 +10,34 @@ mod reader;
 mod remove;
 mod restore;
 mod schema;
+mod totals;
+mod verify;
 mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use brigade_core::{Hash, Record, SessionId};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
-use super::{Append, Appended, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError};
+use super::{
+    Append, Appended, Child, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError, TreeTotals,
+};
+use access::Access;
 use checkpoint::Checkpointer;
 pub use checkup::{Checkup, Integrity};
 use ledger::AppendJob;
+use lock::Gate;
 use reader::Reader;
 use schema::Limits;
 use writer::{Job, Ledger, Task, Writer};
+
+/// Longest wait for a commit of this process before the process is stopped all the same.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The log of every session in one file.
 ///
@@ -36,9 +47,10 @@ use writer::{Job, Ledger, Task, Writer};
 pub struct SqliteStore {
     place: Arc<Path>,
     reader: Arc<Reader>,
-    /// None only while the store is dropped: closing the channel is what ends the writer.
+    /// None in a store that is only read, and while the store is dropped: closing the channel is what ends the writer.
     jobs: Option<mpsc::Sender<Box<dyn Job>>>,
     writer: Option<JoinHandle<()>>,
+    gate: Arc<Gate>,
     stirred: watch::Receiver<u64>,
 }
 
@@ -56,16 +68,29 @@ impl SqliteStore {
     fn open_limited(path: &Path, limits: Limits) -> Result<SqliteStore, StoreError> {
         let place: Arc<Path> = schema::absolute(path).into();
         let connection = schema::open_writer(&place, limits)?;
-        let checkpointer = Checkpointer::start(&place)?;
+        let gate = Arc::new(Gate::default());
+        let checkpointer = Checkpointer::start(&place, gate.clone())?;
         let (jobs, queue) = mpsc::channel();
         let (stir, stirred) = watch::channel(0);
-        let writer = Writer::new(place.clone(), connection, queue, stir, checkpointer)?;
+        let writer = Writer::new(place.clone(), connection, queue, stir, checkpointer, gate.clone())?;
         let thread = std::thread::Builder::new()
             .name("brigade-store".into())
             .spawn(move || writer.run())
             .map_err(|error| schema::io_error(&place, &error))?;
-        let reader = Arc::new(Reader::new(place.clone()));
-        Ok(SqliteStore { place, reader, jobs: Some(jobs), writer: Some(thread), stirred })
+        let reader = Arc::new(Reader::new(place.clone(), Access::Shared));
+        Ok(SqliteStore { place, reader, jobs: Some(jobs), writer: Some(thread), gate, stirred })
+    }
+
+    /// Opens a store that exists for reading only. It takes no lock that a writer needs, also works on a file system or
+    /// with permissions that allow no writing, and refuses everything that writes.
+    pub fn open_to_read(path: &Path) -> Result<SqliteStore, StoreError> {
+        let place: Arc<Path> = schema::absolute(path).into();
+        schema::check_file(&place).map_err(|error| schema::io_error(&place, &error))?;
+        let (access, _) = Access::find(&place)?;
+        let reader = Arc::new(Reader::new(place.clone(), access));
+        // Nobody looks for what others write, so nobody is stirred.
+        let (_, stirred) = watch::channel(0);
+        Ok(SqliteStore { place, reader, jobs: None, writer: None, gate: Arc::default(), stirred })
     }
 
     /// Where the store is.
@@ -79,9 +104,14 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnMut(&mut Ledger<'_>) -> Result<T, writer::Fault> + Send + 'static,
     {
+        let Some(jobs) = &self.jobs else {
+            let cause = "it is open for reading only".into();
+            let place = self.place.display().to_string();
+            return Box::pin(ready(Err(StoreError::ReadOnly { place, cause })));
+        };
         let (task, answer) = Task::job(work);
         // Where nobody takes it, the answer is that nobody will: the task goes, and its end of the channel with it.
-        let _ = self.jobs.as_ref().map(|jobs| jobs.send(task));
+        let _ = jobs.send(task);
         Box::pin(answer.map(|answer| answer.unwrap_or(Err(StoreError::Closed))))
     }
 
@@ -138,6 +168,11 @@ impl Store for SqliteStore {
         Box::pin(self.read_with(move |snapshot| snapshot.tail(&root, after, limit)))
     }
 
+    fn verify(&self, root: &SessionId, children: Vec<Child>) -> BoxFuture<'_, Result<(), StoreError>> {
+        let root = root.clone();
+        Box::pin(self.read_with(move |snapshot| snapshot.verify(&root, &children)))
+    }
+
     fn words(
         &self,
         root: &SessionId,
@@ -149,6 +184,10 @@ impl Store for SqliteStore {
 
     fn stirred(&self) -> watch::Receiver<u64> {
         self.stirred.clone()
+    }
+
+    fn between_commits(&self, work: &mut dyn FnMut()) {
+        self.gate.close_while(COMMIT_TIMEOUT, work);
     }
 
     fn lease(&self, root: &SessionId, holder: &Holder, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
@@ -168,6 +207,10 @@ impl Store for SqliteStore {
 
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
         Box::pin(self.read_with(move |snapshot| snapshot.roots()))
+    }
+
+    fn totals(&self, roots: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<TreeTotals>, StoreError>> {
+        Box::pin(self.read_with(move |snapshot| Ok(roots.iter().map(|root| snapshot.totals(root)).collect())))
     }
 
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {

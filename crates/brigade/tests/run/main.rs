@@ -19,6 +19,7 @@ mod lost_updates;
 mod questions;
 mod queue;
 mod remember;
+mod rounds;
 mod seen;
 mod support;
 mod tell;

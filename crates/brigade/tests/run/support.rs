@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use brigade::core::{Event, Hash, Record, SessionId};
 use brigade::model::script::Script;
 use brigade::model::{About, Chunk, Model, ModelError, Request};
 use brigade::store::memory::MemoryStore;
-use brigade::store::{Append, Appended, Expect, Holder, Lease, Pos, RootSummary};
+use brigade::store::{Append, Appended, Child, Expect, Holder, Lease, Pos, RootSummary, TreeTotals};
 use brigade::{Ending, Models, Run, Runtime, Settings, Store, StoreError, Task, Workspace};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -174,6 +174,8 @@ pub(crate) struct CrashStore {
     pub(crate) inner: Arc<dyn Store>,
     left: AtomicI64,
     pub(crate) appends: AtomicI64,
+    /// Records and places of words that were read.
+    pub(crate) rows: AtomicUsize,
     /// Whether somebody says yes just before the time limit says no.
     pub(crate) is_outrun: AtomicBool,
 }
@@ -181,7 +183,7 @@ pub(crate) struct CrashStore {
 impl CrashStore {
     pub(crate) fn new(inner: Arc<dyn Store>) -> CrashStore {
         let (left, appends) = (AtomicI64::new(i64::MAX), AtomicI64::new(0));
-        CrashStore { inner, left, appends, is_outrun: AtomicBool::new(false) }
+        CrashStore { inner, left, appends, rows: AtomicUsize::new(0), is_outrun: AtomicBool::new(false) }
     }
 
     /// A person's yes to the question that an append answers.
@@ -218,6 +220,22 @@ impl CrashStore {
     }
 }
 
+impl CrashStore {
+    /// The same, and counts what was read.
+    fn counted<'a, T: Send + 'a>(
+        &'a self,
+        rows: fn(&T) -> usize,
+        work: impl FnOnce() -> BoxFuture<'a, Result<T, StoreError>>,
+    ) -> BoxFuture<'a, Result<T, StoreError>> {
+        let read = self.guard(work);
+        Box::pin(async move {
+            let read = read.await?;
+            self.rows.fetch_add(rows(&read), Ordering::SeqCst);
+            Ok(read)
+        })
+    }
+}
+
 impl Store for CrashStore {
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
         self.appends.fetch_add(1, Ordering::SeqCst);
@@ -234,13 +252,13 @@ impl Store for CrashStore {
         })
     }
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
-        self.guard(|| self.inner.read(session, from))
+        self.counted(Vec::len, || self.inner.read(session, from))
     }
     fn read_prefix(
         &self,
         session: &SessionId,
     ) -> BoxFuture<'_, Result<(Vec<Record>, Option<StoreError>), StoreError>> {
-        self.guard(|| self.inner.read_prefix(session))
+        self.counted(|(records, _)| records.len(), || self.inner.read_prefix(session))
     }
     fn tail(
         &self,
@@ -248,14 +266,17 @@ impl Store for CrashStore {
         after: Pos,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
-        self.guard(|| self.inner.tail(root, after, limit))
+        self.counted(Vec::len, || self.inner.tail(root, after, limit))
     }
     fn words(
         &self,
         root: &SessionId,
         after: Pos,
     ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
-        self.guard(|| self.inner.words(root, after))
+        self.counted(Vec::len, || self.inner.words(root, after))
+    }
+    fn verify(&self, root: &SessionId, children: Vec<Child>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.guard(|| self.inner.verify(root, children))
     }
     fn stirred(&self) -> watch::Receiver<u64> {
         self.inner.stirred()
@@ -271,6 +292,9 @@ impl Store for CrashStore {
     }
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
         self.guard(|| self.inner.roots())
+    }
+    fn totals(&self, roots: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<TreeTotals>, StoreError>> {
+        self.guard(|| self.inner.totals(roots))
     }
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
         self.guard(|| self.inner.sessions(root))

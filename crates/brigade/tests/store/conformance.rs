@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use brigade::store::{Append, Expect, MemoryStore, Store, StoreError};
+use brigade::store::{Append, Child, Expect, MemoryStore, Store, StoreError, Totals};
 use brigade_core::event::VERSION;
-use brigade_core::{Event, Hash, SessionId};
+use brigade_core::{CallId, Event, Hash, Outcome, Reply, SessionId, Spent, Status};
 
 use crate::support::*;
 
@@ -42,6 +42,8 @@ laws!(
     removing_spares_what_goes_on_by_itself,
     positions_are_never_given_twice,
     reading_nothing_is_not_an_error,
+    totals_are_the_sum_of_rounds_and_of_open_branches,
+    verify_of_a_tree_whose_returned_child_has_no_log_fails,
     appending_nothing_changes_nothing,
 );
 
@@ -388,4 +390,92 @@ async fn appending_nothing_changes_nothing(store: &dyn Store) {
     let lease = begun(store, &root(1), 2).await;
     assert_eq!(store.append(led(&lease, &root(1), 2, vec![])).await.unwrap().first_seq, 2);
     assert_eq!(store.read(&root(1), 0).await.unwrap().len(), 2);
+}
+
+/// Usage of so many turns.
+fn turns(turns: u64) -> Spent {
+    Spent { turns, usd: turns * 10, ..Spent::default() }
+}
+
+fn replied(turn: u32, spent: Spent) -> Event {
+    Event::Replied { turn, reply: Reply::default(), spent }
+}
+
+fn ended(spent: Spent) -> Event {
+    Event::Ended { outcome: Outcome::new(Status::Done, "so"), spent }
+}
+
+fn delegated(parent: &SessionId, index: u32) -> Event {
+    let Event::Started { delegation, agent, grant, .. } = started("part", "agent", "authority") else {
+        unreachable!()
+    };
+    let call = CallId { turn: 1, index };
+    Event::Delegated { call, child: child(parent, index), delegation, agent, grant }
+}
+
+fn returned(parent: &SessionId, index: u32, spent: Spent) -> Event {
+    let outcome = Outcome::new(Status::Done, "part");
+    Event::Returned { child: child(parent, index), outcome, spent }
+}
+
+async fn totals_are_the_sum_of_rounds_and_of_open_branches(store: &dyn Store) {
+    let begin = || started("task", "agent", "authority");
+    let (top, other) = (root(1), root(2));
+    let own = lease(store, &top).await;
+    let mut length = 0;
+    let mut append = async |session: &SessionId, from: u64, events: Vec<Event>| {
+        let count = events.len() as u64;
+        store.append(led(&own, session, from, events)).await.unwrap();
+        from + count
+    };
+    let totals = async || {
+        let mut totals = store.totals(vec![top.clone(), other.clone()]).await.unwrap();
+        assert_eq!(totals.pop().unwrap(), Err(StoreError::Unknown(other.clone())));
+        let Totals { sessions, spent, ended } = totals.pop().unwrap().unwrap();
+        (sessions, spent.turns, spent.usd, ended)
+    };
+    // A first round with two children, one of which has not returned.
+    length = append(&top, length, vec![begin(), replied(1, turns(1)), delegated(&top, 0)]).await;
+    assert_eq!(totals().await, (1, 1, 10, None));
+    append(&child(&top, 0), 0, vec![begin(), replied(1, turns(4)), ended(turns(4))]).await;
+    length = append(&top, length, vec![returned(&top, 0, turns(4)), delegated(&top, 1)]).await;
+    assert_eq!(totals().await, (2, 5, 50, None));
+    append(&child(&top, 1), 0, vec![begin(), replied(1, turns(7))]).await;
+    assert_eq!(totals().await, (3, 12, 120, None), "a child that works counts");
+    append(&child(&top, 1), 2, vec![ended(turns(7))]).await;
+    length = append(&top, length, vec![returned(&top, 1, turns(7)), ended(turns(12))]).await;
+    assert_eq!(totals().await, (3, 12, 120, Some(Status::Done)));
+    // Words ask for a next round, and begin none.
+    store.append(outside(&top, vec![heard("more")])).await.unwrap();
+    assert_eq!(totals().await, (3, 12, 120, Some(Status::Done)));
+    length = append(&top, length + 1, vec![begin(), replied(2, turns(2))]).await;
+    assert_eq!(totals().await, (3, 14, 140, None));
+    append(&top, length, vec![ended(turns(2))]).await;
+    assert_eq!(totals().await, (3, 14, 140, Some(Status::Done)));
+}
+
+async fn verify_of_a_tree_whose_returned_child_has_no_log_fails(store: &dyn Store) {
+    let top = root(1);
+    let lease = lease(store, &top).await;
+    store.append(led(&lease, &top, 0, vec![said("first"), delegated(&top, 0)])).await.unwrap();
+    let verify = async || {
+        let records = store.tail(&top, 0, usize::MAX).await.unwrap();
+        store.verify(&top, Child::returned(&records)).await
+    };
+    verify().await.expect("a child that has only been lent to may not have begun");
+    store.append(led(&lease, &top, 2, vec![returned(&top, 0, turns(1))])).await.unwrap();
+    let missing = StoreError::Missing { child: child(&top, 0), parent: top.clone() };
+    assert_eq!(verify().await, Err(missing));
+    // One that was removed is not missing, here and where the tree is taken to.
+    store.append(led(&lease, &child(&top, 0), 0, vec![said("part")])).await.unwrap();
+    verify().await.unwrap();
+    store.release(&lease).await.unwrap();
+    store.remove(&child(&top, 0)).await.unwrap();
+    verify().await.unwrap();
+    let records = store.tail(&top, 0, usize::MAX).await.unwrap();
+    let elsewhere = MemoryStore::new();
+    elsewhere.restore(records, Vec::new()).await.unwrap();
+    crate::support::lease(&elsewhere, &top).await;
+    let records = elsewhere.tail(&top, 0, usize::MAX).await.unwrap();
+    elsewhere.verify(&top, Child::returned(&records)).await.unwrap();
 }

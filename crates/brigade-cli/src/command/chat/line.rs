@@ -62,7 +62,7 @@ impl Line {
                 self.editor.take();
                 self.history.forget_place();
             }
-            Key::Escape => {}
+            Key::Escape | Key::Suspend => {}
             Key::Redraw => return Wish::Redraw,
         }
         Wish::Nothing

@@ -30,7 +30,7 @@ enum Then {
 
 /// Talks until the input ends. How it ends is how the last round did.
 pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
-    let mut interrupts = Interrupts::listen()?;
+    let mut interrupts = Interrupts::listen(talk.runtime.store().clone())?;
     let mut lines = lines();
     let mut exit = Exit::Done;
     let mut apart = Vec::new();

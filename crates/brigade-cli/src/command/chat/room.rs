@@ -25,6 +25,7 @@ use crate::finish;
 use crate::keyboard::keys;
 use crate::output;
 use crate::safe;
+use crate::suspend;
 use crate::terminal::{self, Colour};
 use questions::Questions;
 
@@ -80,6 +81,7 @@ struct Pressed {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    suspend: Signal,
 }
 
 /// What a running round has to tell.
@@ -95,8 +97,11 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
     let root = talk.session().cloned().unwrap_or_else(|| SessionId::root(0));
     let voice = Voice::new(root, colour, talk.beside.clone());
     // From here on a signal does not end the process any more, so that the terminal is always given back.
-    let signals =
-        Signals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? };
+    let signals = Signals {
+        terminate: listen(SignalKind::terminate())?,
+        interrupt: listen(SignalKind::interrupt())?,
+        suspend: suspend::listen()?,
+    };
     let screen = Screen::enter(colour)?;
     let line = Line::new(history);
     let mut room = Room {
@@ -147,6 +152,12 @@ impl Room<'_> {
                 biased;
                 _ = signals.terminate.recv() => Some(self.exit()),
                 _ = signals.interrupt.recv() => self.interrupt().await,
+                _ = signals.suspend.recv() => {
+                    self.screen.clear();
+                    suspend::suspend(&**self.talk.runtime.store());
+                    self.draw();
+                    None
+                }
                 event = keyboard.next() => match event {
                     Some(Ok(event)) => self.event(event).await,
                     // Nobody can type any more.
@@ -230,7 +241,13 @@ impl Room<'_> {
     async fn event(&mut self, event: Event) -> Option<Exit> {
         match event {
             Event::Key(key) => {
-                let leave = self.key(keys::meaning(key)?).await;
+                let leave = match keys::meaning(key)? {
+                    keys::Key::Suspend => {
+                        suspend::ask();
+                        None
+                    }
+                    key => self.key(key).await,
+                };
                 self.draw();
                 leave
             }
@@ -442,8 +459,9 @@ impl Room<'_> {
                 self.see(live).await;
             }
         }
-        let Some(view) = &self.talk.view else { return };
-        for record in view.missed(&**self.talk.runtime.store()).await {
+        let store = self.talk.runtime.store().clone();
+        let Some(view) = &mut self.talk.view else { return };
+        for record in view.missed(&*store).await {
             self.see(Live::Fact(record.into())).await;
         }
     }

@@ -11,7 +11,7 @@ use brigade_core::view::Doing;
 use brigade_core::{Event, Record, SessionId};
 
 use super::super::run::{begin, named_agent};
-use super::super::tell::{GLANCE, GLANCES, came_too_late, is_run};
+use super::super::tell::{GLANCE, GLANCES, is_run};
 use crate::args::{Chat, Flags, Global, OutputFormat};
 use crate::engine;
 use crate::failure::Failure;
@@ -159,7 +159,7 @@ impl Talk {
     /// Waits for the first fact of a session that has only just begun.
     async fn until_it_is_there(&self, session: &SessionId) {
         for _ in 0..GLANCES {
-            if self.store.read_prefix(session).await.is_ok_and(|(records, _)| !records.is_empty()) {
+            if self.store.sessions(session).await.is_ok_and(|found| found.first() == Some(session)) {
                 return;
             }
             tokio::time::sleep(GLANCE).await;
@@ -179,7 +179,7 @@ impl Talk {
                 Err(RunError::Store(StoreError::Held { .. })) => {}
                 Err(error) => return Err(error.into()),
             }
-            if !came_too_late(&*self.store, &session).await? {
+            if !self.runtime.has_unheard_words(&session).await? {
                 break;
             }
             tokio::time::sleep(GLANCE).await;
@@ -190,7 +190,7 @@ impl Talk {
     /// Whether something was said that no round has heard yet.
     pub(super) async fn has_unheard_words(&self) -> bool {
         match self.session() {
-            Some(session) => came_too_late(&*self.store, session).await.unwrap_or(false),
+            Some(session) => self.runtime.has_unheard_words(session).await.unwrap_or(false),
             None => false,
         }
     }

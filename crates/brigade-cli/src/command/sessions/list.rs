@@ -1,8 +1,8 @@
 //! `brigade sessions list`: sessions, newest first, with search and filters.
 
-use brigade::store::RootSummary;
+use brigade::store::{RootSummary, TreeTotals};
 use brigade::{Store, StoreError};
-use brigade_core::{Event, Record, SessionId, Spent, State};
+use brigade_core::{Event, Record, SessionId, Spent};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
@@ -20,6 +20,8 @@ const LIMIT: usize = 20;
 /// The fewest characters of an id that are shown.
 const ID: usize = 8;
 const AGENT: usize = 16;
+/// Number of sessions whose totals are looked up at a time.
+const PAGE: usize = 64;
 
 /// How many sessions are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,11 +65,11 @@ struct Entry {
     /// Where the words were found, if not in the task.
     found: Option<String>,
     problem: Option<String>,
-    agents: usize,
+    agents: u64,
     spent: Spent,
 }
 
-/// Looks for the sessions that are wanted. Logs are read only of those that are shown, and to search in them.
+/// Looks for the sessions that are wanted. Whole logs are read only to search in them.
 pub(super) async fn find(store: &dyn Store, list: &SessionsList, most: Most) -> Result<Listing, Failure> {
     let words = Words::new(&list.text);
     let since = list.since.map(units::Since::moment);
@@ -75,31 +77,40 @@ pub(super) async fn find(store: &dyn Store, list: &SessionsList, most: Most) -> 
     let (all, id_length) = (summaries.len(), telling_length(&summaries));
     let mut entries = Vec::new();
     let mut has_more = false;
-    for summary in &summaries {
-        let mut entry = Entry::new(summary);
+    let is_meant = |entry: &Entry| {
         let is_old = since.is_some_and(|since| entry.at.is_none_or(|at| at < since));
         let is_other = list.agent.as_deref().is_some_and(|agent| !same_name(agent, &entry.agent));
-        if is_old || is_other {
-            continue;
-        }
-        entry.state = state(store, summary).await;
-        if !list.status.is_empty() && !list.status.contains(&entry.state) {
-            continue;
-        }
-        if let Some(words) = &words
-            && words.within(&entry.task).is_none()
-        {
-            entry.found = words.in_tree(store, &summary.root).await;
-            if entry.found.is_none() {
+        !is_old && !is_other
+    };
+    let all_entries = summaries.iter().map(|summary| (summary, Entry::new(summary)));
+    let mut meant = all_entries.filter(|(_, entry)| is_meant(entry)).peekable();
+    'pages: while meant.peek().is_some() {
+        let page: Vec<(&RootSummary, Entry)> = meant.by_ref().take(PAGE).collect();
+        let roots = page.iter().map(|(summary, _)| summary.root.clone()).collect();
+        let totals = store.totals(roots).await?;
+        for ((summary, mut entry), totals) in page.into_iter().zip(totals) {
+            entry.state = state(summary, &totals);
+            if !list.status.is_empty() && !list.status.contains(&entry.state) {
                 continue;
             }
+            if let Some(words) = &words
+                && words.within(&entry.task).is_none()
+            {
+                entry.found = words.in_tree(store, &summary.root).await;
+                if entry.found.is_none() {
+                    continue;
+                }
+            }
+            if matches!(most, Most::AtMost(most) if entries.len() >= most) {
+                has_more = true;
+                break 'pages;
+            }
+            if let Ok(totals) = totals {
+                entry.agents = totals.sessions.max(1);
+                entry.spent = totals.spent;
+            }
+            entries.push(entry);
         }
-        if matches!(most, Most::AtMost(most) if entries.len() >= most) {
-            has_more = true;
-            break;
-        }
-        entry.count(store).await;
-        entries.push(entry);
     }
     Ok(Listing { entries, has_more, all, id_length })
 }
@@ -120,22 +131,20 @@ fn telling_length(summaries: &[RootSummary]) -> usize {
     roots.windows(2).map(|pair| same(pair) + 1).max().unwrap_or(0).max(ID)
 }
 
-async fn state(store: &dyn Store, summary: &RootSummary) -> SessionState {
+fn state(summary: &RootSummary, totals: &TreeTotals) -> SessionState {
     if summary.runner.is_some() {
         return SessionState::Running;
     }
-    match &summary.last {
-        Err(StoreError::Newer { .. }) => SessionState::Newer,
-        Err(_) => SessionState::Damaged,
-        Ok(Record { event: Event::Ended { outcome, .. }, .. }) => named(outcome.status.word()),
-        Ok(last) if last.event.is_outside_word() => match store.read(&summary.root, 0).await {
-            Ok(records) => {
-                let state = State::fold(summary.root.clone(), records.iter().map(|record| &record.event));
-                state.ended().map_or(SessionState::Interrupted, |outcome| named(outcome.status.word()))
-            }
-            Err(_) => SessionState::Damaged,
-        },
-        Ok(_) => SessionState::Interrupted,
+    match (&summary.last, totals) {
+        (Err(StoreError::Newer { .. }), _) => SessionState::Newer,
+        (Err(_), _) => SessionState::Damaged,
+        (Ok(Record { event: Event::Ended { outcome, .. }, .. }), _) => named(outcome.status.word()),
+        // Words after the end of a round begin no other by themselves.
+        (Ok(last), Ok(totals)) if last.event.is_outside_word() => {
+            totals.ended.as_ref().map_or(SessionState::Interrupted, |status| named(status.word()))
+        }
+        (Ok(last), Err(_)) if last.event.is_outside_word() => SessionState::Damaged,
+        (Ok(_), _) => SessionState::Interrupted,
     }
 }
 
@@ -177,16 +186,6 @@ impl Entry {
         entry
     }
 
-    /// Finds out how large the tree is and what it used up, from the log of its top only.
-    async fn count(&mut self, store: &dyn Store) {
-        if let Ok(sessions) = store.sessions(&self.id).await {
-            self.agents = sessions.len().max(1);
-        }
-        if let Ok((records, _)) = store.read_prefix(&self.id).await {
-            self.spent = spent(&records);
-        }
-    }
-
     fn about(&self) -> String {
         match &self.problem {
             None => safe::line(self.task.trim().lines().next().unwrap_or_default()),
@@ -215,27 +214,6 @@ impl Entry {
             "problem": self.problem,
         })
     }
-}
-
-/// What a session and all below it used up: what its rounds ended with, and what is known of one that has not ended.
-fn spent(records: &[Record]) -> Spent {
-    let (mut over, mut open) = (Spent::default(), Spent::default());
-    for record in records {
-        match &record.event {
-            Event::Replied { spent, .. }
-            | Event::CallFailed { spent, .. }
-            | Event::ToolEnded { spent, .. }
-            | Event::Returned { spent, .. } => {
-                open = open.plus(*spent);
-            }
-            Event::Ended { spent, .. } => {
-                over = over.plus(*spent);
-                open = Spent::default();
-            }
-            _ => {}
-        }
-    }
-    over.plus(open)
 }
 
 impl Listing {

@@ -12,6 +12,8 @@ const GAP: usize = 2;
 pub(super) struct Column {
     head: &'static str,
     cells: Vec<String>,
+    /// Columns that the widest of them takes.
+    width: usize,
     side: Side,
     /// Columns with a rank are left out where there is little room, the lowest first.
     rank: Option<u8>,
@@ -26,12 +28,17 @@ enum Side {
 impl Column {
     /// A column of texts.
     pub(super) fn text(head: &'static str, cells: Vec<String>) -> Column {
-        Column { head, cells, side: Side::Left, rank: None }
+        Column::new(head, cells, Side::Left)
     }
 
     /// A column of numbers.
     pub(super) fn number(head: &'static str, cells: Vec<String>) -> Column {
-        Column { head, cells, side: Side::Right, rank: None }
+        Column::new(head, cells, Side::Right)
+    }
+
+    fn new(head: &'static str, cells: Vec<String>, side: Side) -> Column {
+        let width = cells.iter().map(|cell| cell.width()).max().unwrap_or(0).max(head.width());
+        Column { head, cells, width, side, rank: None }
     }
 
     /// The same column, left out where there is little room.
@@ -39,14 +46,10 @@ impl Column {
         Column { rank: Some(rank), ..self }
     }
 
-    fn width(&self) -> usize {
-        self.cells.iter().map(|cell| cell.width()).max().unwrap_or(0).max(self.head.width())
-    }
-
     fn cell(&self, text: &str) -> String {
         match self.side {
-            Side::Left => pad(text, self.width()),
-            Side::Right => format!("{}{text}", " ".repeat(self.width().saturating_sub(text.width()))),
+            Side::Left => pad(text, self.width),
+            Side::Right => format!("{}{text}", " ".repeat(self.width.saturating_sub(text.width()))),
         }
     }
 }
@@ -55,8 +58,8 @@ impl Column {
 pub(super) fn table(columns: &[Column], remarks: &[Option<String>], room: usize) -> String {
     let Some((last, others)) = columns.split_last() else { return String::new() };
     let mut shown: Vec<&Column> = others.iter().collect();
-    let used = |shown: &[&Column]| shown.iter().map(|column| column.width() + GAP).sum::<usize>();
-    let enough = last.width().min(ENOUGH);
+    let used = |shown: &[&Column]| shown.iter().map(|column| column.width + GAP).sum::<usize>();
+    let enough = last.width.min(ENOUGH);
     while used(&shown).saturating_add(enough) > room {
         let least = shown.iter().filter_map(|column| column.rank).min();
         let Some(least) = least else { break };

@@ -1,13 +1,13 @@
 //! Moves committed pages from the write-ahead log into the database, beside the writer instead of inside its commits.
 
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::lock::Lock;
+use super::lock::{Gate, Lock};
 use super::schema::{PAGE_BYTES, connect, io_error};
 use crate::store::StoreError;
 
@@ -35,9 +35,9 @@ pub(super) struct Checkpointer {
 
 impl Checkpointer {
     /// Starts the thread. It costs nothing while nothing is written.
-    pub(super) fn start(place: &Path) -> Result<Checkpointer, StoreError> {
+    pub(super) fn start(place: &Path, gate: Arc<Gate>) -> Result<Checkpointer, StoreError> {
         let connection = connect(place)?;
-        let lock = Lock::open(place)?;
+        let lock = Lock::open(place, gate)?;
         let (pokes, poked) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("brigade-checkpoint".into())

@@ -2,11 +2,15 @@
 
 use std::path::Path;
 
+use super::access::Access;
 use super::{SqliteStore, schema};
 use crate::store::StoreError;
 
 /// How many places of damage are named.
 const NAMED: u32 = 3;
+
+/// Size of the largest file whose tables are compared with their indexes, which takes several times as long.
+const MAX_COMPARED_BYTES: u64 = 128 << 20;
 
 /// What a look at the file of a store showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,17 +40,23 @@ impl SqliteStore {
     pub fn check_up(path: &Path, most_bytes: u64) -> Result<Checkup, StoreError> {
         let place = schema::absolute(path);
         let bytes = std::fs::metadata(&place).map_err(|error| schema::io_error(&place, &error))?.len();
-        let connection = schema::connect(&place)?;
-        let format = schema::format(&place, &connection)?;
+        let (access, format) = Access::find(&place)?;
+        let connection = access.connect(&place)?;
         let integrity =
-            if bytes > most_bytes { Integrity::Unknown } else { look_through(&place, &connection)? };
+            if bytes > most_bytes { Integrity::Unknown } else { look_through(&place, bytes, &connection)? };
         Ok(Checkup { format, bytes, integrity })
     }
 }
 
-fn look_through(place: &Path, connection: &rusqlite::Connection) -> Result<Integrity, StoreError> {
+fn look_through(
+    place: &Path,
+    bytes: u64,
+    connection: &rusqlite::Connection,
+) -> Result<Integrity, StoreError> {
+    // The quick check does not compare tables with their indexes.
+    let check = if bytes > MAX_COMPARED_BYTES { "quick_check" } else { "integrity_check" };
     let read = || {
-        let mut statement = connection.prepare(&format!("PRAGMA quick_check({NAMED})"))?;
+        let mut statement = connection.prepare(&format!("PRAGMA {check}({NAMED})"))?;
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
         rows.collect::<rusqlite::Result<Vec<String>>>()
     };

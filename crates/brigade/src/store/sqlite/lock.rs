@@ -2,42 +2,101 @@
 //!
 //! `flock` is not fair: whoever releases it and asks again at once wins against sleepers, for seconds. So waiters show
 //! themselves by holding a second file shared, and who releases the lock stands back for a moment while somebody does.
+//!
+//! A process that is stopped while it holds the lock never releases it, so nobody waits for it without end.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::schema::io_error;
-use crate::store::StoreError;
+use crate::store::{Blocker, StoreError};
 
 /// How long a writer stands back at a time.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How often it does so while the same waiter has still not woken up.
 const PAUSES: u32 = 10;
+/// Time without standing back after a waiter that did not wake up: it may be stopped.
+const NO_PAUSES: Duration = Duration::from_secs(1);
+
+/// Interval between two attempts to take the lock, at first and later. The holder stands back for longer than this.
+const FIRST_POLL: Duration = Duration::from_micros(200);
+const LATER_POLL: Duration = Duration::from_millis(1);
+/// Waiting time after which attempts become rarer.
+const SHORT_WAIT: Duration = Duration::from_millis(50);
+/// Interval between two looks at the process that holds the lock.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+/// Longest wait for a process that is stopped, and for any.
+const STOPPED_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Gate between the writers of this process and a user who stops the process: it is passed for as long as the lock is
+/// wanted or held.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    passed: Mutex<()>,
+    /// Whether somebody waits for the writers.
+    is_wanted: AtomicBool,
+}
+
+impl Gate {
+    /// Does something while no writer of this process holds the lock. A writer that does not let go in time is most
+    /// likely waiting for another process, and nobody is kept waiting with it.
+    pub(super) fn close_while(&self, timeout: Duration, work: &mut dyn FnMut()) {
+        let began = Instant::now();
+        self.is_wanted.store(true, Ordering::SeqCst);
+        let mut closed = self.passed.try_lock();
+        while closed.is_err() && began.elapsed() < timeout {
+            std::thread::sleep(FIRST_POLL);
+            closed = self.passed.try_lock();
+        }
+        work();
+        self.is_wanted.store(false, Ordering::SeqCst);
+        drop(closed);
+    }
+
+    fn pass(&self) -> MutexGuard<'_, ()> {
+        // Who waits polls, and would lose against a writer that comes back at once.
+        if self.is_wanted.load(Ordering::SeqCst) {
+            std::thread::sleep(LATER_POLL);
+        }
+        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// One side of the lock. Every thread that writes has its own.
 #[derive(Debug)]
 pub(super) struct Lock {
+    gate: Arc<Gate>,
+    place: PathBuf,
     lock: File,
     waiting: File,
+    /// When a waiter was last given up on.
+    given_up: Cell<Option<Instant>>,
 }
 
 /// The lock, held.
 #[derive(Debug)]
-pub(super) struct Guard<'a>(&'a File);
+pub(super) struct Guard<'a> {
+    lock: &'a File,
+    /// Given back after the lock.
+    _passed: MutexGuard<'a, ()>,
+}
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         // Unlocking a file that is open and locked does not fail; closing it would release it as well.
-        let _ = self.0.unlock();
+        let _ = self.lock.unlock();
     }
 }
 
 impl Lock {
     /// Opens the two files beside the database.
-    pub(super) fn open(place: &Path) -> Result<Lock, StoreError> {
+    pub(super) fn open(place: &Path, gate: Arc<Gate>) -> Result<Lock, StoreError> {
         let open = |suffix: &str| {
             let path = beside(place, suffix);
             let file = OpenOptions::new()
@@ -49,24 +108,57 @@ impl Lock {
                 .open(&path);
             file.map_err(|error| io_error(&path, &error))
         };
-        Ok(Lock { lock: open(".lock")?, waiting: open(".waiting")? })
+        let (lock, waiting) = (open(LOCK)?, open(".waiting")?);
+        Ok(Lock { gate, place: place.to_path_buf(), lock, waiting, given_up: Cell::new(None) })
     }
 
-    /// Waits for the lock.
-    pub(super) fn acquire(&self) -> io::Result<Guard<'_>> {
-        match self.lock.try_lock() {
-            Ok(()) => return Ok(Guard(&self.lock)),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(error),
+    /// Waits for the lock, within bounds.
+    pub(super) fn acquire(&self) -> Result<Guard<'_>, StoreError> {
+        let guard = Guard { _passed: self.gate.pass(), lock: &self.lock };
+        if self.try_acquire()? {
+            return Ok(guard);
         }
-        self.waiting.lock_shared()?;
-        let taken = retried(|| self.lock.lock());
-        self.waiting.unlock()?;
-        taken.map(|()| Guard(&self.lock))
+        let taken = self.wait();
+        // It is not locked where another process was just looking for waiters.
+        let _ = self.waiting.unlock();
+        taken.map(|()| guard)
+    }
+
+    fn try_acquire(&self) -> Result<bool, StoreError> {
+        match self.lock.try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(io_error(&self.place, &error)),
+        }
+    }
+
+    fn wait(&self) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let mut next_look = LOOK;
+        let mut is_shown = false;
+        loop {
+            is_shown = is_shown || self.waiting.try_lock_shared().is_ok();
+            let waited = began.elapsed();
+            std::thread::sleep(if waited < SHORT_WAIT { FIRST_POLL } else { LATER_POLL });
+            if self.try_acquire()? {
+                return Ok(());
+            }
+            if waited < next_look {
+                continue;
+            }
+            next_look = waited + LOOK;
+            let by = Blocker::of_file(&beside(&self.place, LOCK));
+            if is_in_vain(by, waited) {
+                return Err(StoreError::Locked { place: self.place.display().to_string(), by });
+            }
+        }
     }
 
     /// Lets a waiter have the lock, if there is one. To be called after releasing it, before asking for it again.
     pub(super) fn stand_back(&self) {
+        if self.given_up.get().is_some_and(|given_up| given_up.elapsed() < NO_PAUSES) {
+            return;
+        }
         for _ in 0..PAUSES {
             match self.waiting.try_lock() {
                 Ok(()) => {
@@ -78,19 +170,21 @@ impl Lock {
                 Err(_) => std::thread::sleep(PAUSE),
             }
         }
+        self.given_up.set(Some(Instant::now()));
     }
 }
 
-fn retried(mut lock: impl FnMut() -> io::Result<()>) -> io::Result<()> {
-    loop {
-        match lock() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
+/// Whether waiting for a process longer than this is in vain.
+pub(super) fn is_in_vain(by: Option<Blocker>, waited: Duration) -> bool {
+    let is_stopped = by.is_some_and(|by| by.is_stopped());
+    waited >= if is_stopped { STOPPED_TIMEOUT } else { LOCK_TIMEOUT }
 }
 
-fn beside(place: &Path, suffix: &str) -> PathBuf {
+/// Suffix of the lock file.
+const LOCK: &str = ".lock";
+
+/// The path of a file that belongs to the database.
+pub(super) fn beside(place: &Path, suffix: &str) -> PathBuf {
     let mut path = place.as_os_str().to_owned();
     path.push(suffix);
     path.into()

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brigade_core::{Hash, Record, SessionId};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
+use super::access::Access;
 use super::batch::{Batch, Due, Fact};
 use super::ledger::lease_row;
-use super::schema::{broken, connect, store_error};
+use super::schema::{broken, store_error};
 use crate::store::codec::DecodeError;
 use crate::store::{Holder, Pos, Prefix, RootSummary, StoreError};
 
@@ -22,12 +23,13 @@ const NEAR: u64 = 20_000;
 #[derive(Debug)]
 pub(super) struct Reader {
     place: Arc<Path>,
+    access: Access,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Reader {
-    pub(super) fn new(place: Arc<Path>) -> Reader {
-        Reader { place, idle: Mutex::default() }
+    pub(super) fn new(place: Arc<Path>, access: Access) -> Reader {
+        Reader { place, access, idle: Mutex::default() }
     }
 
     /// Answers a question from one snapshot of the store.
@@ -38,7 +40,7 @@ impl Reader {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => connect(&self.place)?,
+            None => self.access.connect(&self.place)?,
         };
         let explain = |error| store_error(&self.place, error);
         let transaction = connection.unchecked_transaction().map_err(explain)?;
@@ -55,7 +57,7 @@ impl Reader {
 /// The store at one moment.
 pub(super) struct Snapshot<'a> {
     place: &'a Path,
-    connection: &'a Connection,
+    pub(super) connection: &'a Connection,
 }
 
 /// The columns that [`Snapshot::batch`] takes, in its order.
@@ -64,6 +66,7 @@ macro_rules! columns {
         concat!("SELECT pos, session, seq, at, v, outside, body, sum FROM events ", $rest)
     };
 }
+pub(super) use columns;
 
 /// Where the ids of a session and all below it stand in the order of ids: `.` is followed by `/`, and what stands
 /// between the id and the first id below it belongs to siblings.
@@ -81,7 +84,7 @@ impl Below {
 }
 
 impl Snapshot<'_> {
-    fn explain(&self, error: rusqlite::Error) -> StoreError {
+    pub(super) fn explain(&self, error: rusqlite::Error) -> StoreError {
         store_error(self.place, error)
     }
 
@@ -114,7 +117,7 @@ impl Snapshot<'_> {
         Ok((records, fault))
     }
 
-    fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {
+    pub(super) fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {
         let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE session = ?)";
         self.one(sql, params![session.as_str()], |row| row.get(0)).map(|found| found.unwrap_or(false))
     }
@@ -218,7 +221,7 @@ impl Snapshot<'_> {
         found.into_iter().map(|(session, pos)| Ok((self.id(&session)?, pos))).collect()
     }
 
-    fn id(&self, text: &str) -> Result<SessionId, StoreError> {
+    pub(super) fn id(&self, text: &str) -> Result<SessionId, StoreError> {
         text.parse().map_err(|error| broken(self.place, format!("a record is damaged: {error}")))
     }
 
@@ -298,7 +301,7 @@ impl Snapshot<'_> {
         self.end_of(root, Due::First(0), sql, |batch| batch.facts().next())
     }
 
-    fn last_of(&self, root: &SessionId) -> Result<Record, StoreError> {
+    pub(super) fn last_of(&self, root: &SessionId) -> Result<Record, StoreError> {
         let sql = columns!("WHERE session = ? ORDER BY seq DESC LIMIT 1");
         self.end_of(root, Due::Any, sql, |batch| batch.facts().last())
     }

@@ -8,13 +8,15 @@ use rusqlite::{OptionalExtension, params};
 
 use super::ledger::Ledger;
 use super::writer::Fault;
-use crate::store::StoreError;
 use crate::store::codec::{self, Encoded};
+use crate::store::{Child, StoreError};
 
 /// Records on their way to the writer, each with its content.
 #[derive(Debug)]
 pub(super) struct RestoreJob {
     entries: Vec<Entry>,
+    /// Those that have to be there, unless they were removed where the records come from.
+    children: Vec<Child>,
 }
 
 #[derive(Debug)]
@@ -28,6 +30,7 @@ struct Entry {
 
 impl RestoreJob {
     pub(super) fn new(records: Vec<Record>, blobs: Vec<Arc<str>>) -> Result<RestoreJob, serde_json::Error> {
+        let children = Child::returned(&records);
         let mut blobs = Some(blobs);
         let entry = |record: Record| {
             let mut encoded = Encoded::default();
@@ -37,7 +40,7 @@ impl RestoreJob {
             let Record { session, seq, at, v, .. } = record;
             Ok(Entry { session, seq, at, v: u64::from(v), encoded })
         };
-        Ok(RestoreJob { entries: records.into_iter().map(entry).collect::<Result<_, _>>()? })
+        Ok(RestoreJob { entries: records.into_iter().map(entry).collect::<Result<_, _>>()?, children })
     }
 }
 
@@ -68,8 +71,24 @@ impl Ledger<'_> {
             self.keep(&entry.session, &entry.encoded)?;
             self.insert(&entry.session, entry.seq, entry.at, entry.v, &entry.encoded)?;
         }
+        if !new.is_empty() {
+            self.note_removed(&job.children)?;
+        }
         self.written.stirs |= !new.is_empty();
         Ok(new.len() as u64)
+    }
+
+    /// Notes that children which did not come along were removed where the records come from.
+    fn note_removed(&self, children: &[Child]) -> rusqlite::Result<()> {
+        let mut is_there =
+            self.connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM events WHERE session = ?)")?;
+        for child in children {
+            if !is_there.query_row([child.session.as_str()], |row| row.get::<_, bool>(0))? {
+                let sql = "INSERT OR REPLACE INTO removed (only, pos) SELECT 0, max(pos) FROM events";
+                return self.connection.execute(sql, []).map(drop);
+            }
+        }
+        Ok(())
     }
 
     fn check_same(&self, entry: &Entry) -> Result<(), Fault> {

@@ -4,13 +4,16 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{Access, access};
 
-use super::lock::Lock;
-use crate::store::StoreError;
+use super::lock::{LOOK, Lock, beside};
+use super::writer::is_busy;
+use crate::store::{Blocker, StoreError};
 
 /// The format that this version writes, in `user_version`. In 1 every row of `events` has one fact; a store becomes 2 with the
 /// first that has several.
@@ -74,14 +77,16 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
 /// Opens the connection that writes, and makes or checks the tables.
 pub(super) fn open_writer(place: &Path, limits: Limits) -> Result<Connection, StoreError> {
     create(place).map_err(|error| io_error(place, &error))?;
-    // Switching to the write-ahead log does not wait for others by itself, so two first openings meet here.
-    let lock = Lock::open(place)?;
-    let _guard = lock.acquire().map_err(|error| io_error(place, &error))?;
     let connection = connect(place)?;
     let explain = |error| store_error(place, error);
-    connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}")).map_err(explain)?;
-    connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0)).map_err(explain)?;
-    prepare(place, &connection)?;
+    if !is_prepared(place, &connection)? {
+        // Switching to the write-ahead log does not wait for others by itself, so two first openings meet here.
+        let lock = Lock::open(place, Arc::default())?;
+        let _guard = lock.acquire()?;
+        connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}")).map_err(explain)?;
+        switch_to_log(&connection).map_err(explain)?;
+        prepare(place, &connection)?;
+    }
     connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;").map_err(explain)?;
     // The checkpointer does this outside the lock; here it only bounds the log should that thread fail.
     pragma(&connection, "wal_autocheckpoint", 10_000).map_err(explain)?;
@@ -90,22 +95,48 @@ pub(super) fn open_writer(place: &Path, limits: Limits) -> Result<Connection, St
     // There are indexes over a part of the events: without this, a statement that could use one of them for some value of a
     // parameter is prepared anew for every value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(explain)?;
+    // A writer that waits looks from time to time at who keeps it waiting.
+    connection.busy_timeout(LOOK).map_err(explain)?;
     if let Some(pages) = limits.pages {
         pragma(&connection, "max_page_count", i64::from(pages)).map_err(explain)?;
     }
     Ok(connection)
 }
 
+/// Whether a store has its tables and its write-ahead log, so that opening it takes no lock.
+fn is_prepared(place: &Path, connection: &Connection) -> Result<bool, StoreError> {
+    let mode = || journal_mode(connection, "PRAGMA journal_mode").map_err(|error| store_error(place, error));
+    Ok(format(place, connection)?.is_some() && mode()? == "wal")
+}
+
+/// Switches a new file to the write-ahead log. That fails at once while another process reads the file, which at this
+/// moment can only be one that looks whether the tables are there.
+fn switch_to_log(connection: &Connection) -> rusqlite::Result<()> {
+    let began = Instant::now();
+    loop {
+        match journal_mode(connection, "PRAGMA journal_mode = WAL") {
+            Err(error) if is_busy(&error) && began.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            switched => return switched.map(drop),
+        }
+    }
+}
+
+fn journal_mode(connection: &Connection, statement: &str) -> rusqlite::Result<String> {
+    connection.query_row(statement, [], |row| row.get(0))
+}
+
 /// Opens a connection to a store that exists.
 pub(super) fn connect(place: &Path) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let open = || {
-        let connection = Connection::open_with_flags(place, flags)?;
-        connection.busy_timeout(PATIENCE)?;
-        connection.set_prepared_statement_cache_capacity(48);
-        Ok(connection)
-    };
-    open().map_err(|error| store_error(place, error))
+    open(place, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|error| store_error(place, error))
+}
+
+pub(super) fn open(place: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(place, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.set_prepared_statement_cache_capacity(48);
+    Ok(connection)
 }
 
 fn pragma(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
@@ -117,8 +148,20 @@ fn create(place: &Path) -> io::Result<()> {
     if let Some(folder) = place.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(place)?;
-    Ok(())
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(place) {
+        // A file that exists is not opened here: closing it again would release the locks that other connections of
+        // this process hold on it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            check_file(place)?;
+            Ok(access(place, Access::READ_OK | Access::WRITE_OK)?)
+        }
+        made => made.map(drop),
+    }
+}
+
+/// Refuses what is not there, and what SQLite would only call an error of the disk.
+pub(super) fn check_file(place: &Path) -> io::Result<()> {
+    if std::fs::metadata(place)?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) }
 }
 
 fn prepare(place: &Path, connection: &Connection) -> Result<(), StoreError> {
@@ -194,9 +237,10 @@ pub(super) fn store_error(place: &Path, error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::SystemIoFailure) => {
             broken(place, format!("{cause}; check that its disk has room and works, with `brigade doctor`"))
         }
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            broken(place, "another program keeps it locked; close that program and try again".into())
-        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked {
+            place: place.display().to_string(),
+            by: Blocker::of_shared_memory(&beside(place, "-shm")),
+        },
         _ => broken(place, cause),
     }
 }

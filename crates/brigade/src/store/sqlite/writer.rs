@@ -10,8 +10,8 @@ use tokio::sync::{oneshot, watch};
 use super::checkpoint::Checkpointer;
 pub(super) use super::ledger::Ledger;
 use super::ledger::{Known, LeaseTimes};
-use super::lock::Lock;
-use super::schema::{io_error, store_error};
+use super::lock::{Gate, Lock, is_in_vain};
+use super::schema::store_error;
 use crate::store::StoreError;
 
 /// How long a batch takes in more work. Together with the commit it stays around 5 ms on a fair disk.
@@ -23,7 +23,7 @@ const BUSY: usize = 4;
 /// How often an idle writer looks whether somebody else wrote.
 const LOOK: Duration = Duration::from_millis(25);
 /// How often a commit is tried again while another program holds the database, each time after waiting for it.
-const TRIES: u32 = 6;
+const TRIES: u32 = 60;
 
 /// Why work in a transaction stopped.
 #[derive(Debug)]
@@ -121,8 +121,9 @@ impl Writer {
         queue: mpsc::Receiver<Box<dyn Job>>,
         stir: watch::Sender<u64>,
         checkpointer: Checkpointer,
+        gate: Arc<Gate>,
     ) -> Result<Writer, StoreError> {
-        let lock = Lock::open(&place)?;
+        let lock = Lock::open(&place, gate)?;
         let seen = data_version(&connection).map_err(|error| store_error(&place, error))?;
         let (times, known) = (LeaseTimes::default(), Known::default());
         Ok(Writer { place, connection, lock, queue, stir, checkpointer, times, known, is_busy: false, seen })
@@ -154,6 +155,10 @@ impl Writer {
         self.is_busy = jobs.len() >= BUSY;
         match result {
             Ok(()) => jobs.into_iter().for_each(|job| job.answer(Ok(()))),
+            // Nothing gets through a lock that another process holds, alone or together.
+            Err(error @ StoreError::Locked { .. }) => {
+                jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
+            }
             Err(error) if jobs.len() == 1 => jobs.into_iter().for_each(|job| job.answer(Err(error.clone()))),
             Err(_) => {
                 for job in jobs {
@@ -168,8 +173,8 @@ impl Writer {
     }
 
     fn transact(&mut self, jobs: &mut Vec<Box<dyn Job>>, intake: Intake) -> Result<(), StoreError> {
-        let _guard = self.lock.acquire().map_err(|error| io_error(&self.place, &error))?;
-        begin(&self.connection).map_err(|error| store_error(&self.place, error))?;
+        let _guard = self.lock.acquire()?;
+        begin(&self.place, &self.connection)?;
         look(&self.connection, &mut self.seen, &mut self.known, &self.stir);
         let result = fill(&self.connection, &mut self.times, &mut self.known, jobs, intake, &self.queue)
             .and_then(|ledger| commit(&self.connection).map(|()| ledger));
@@ -238,12 +243,17 @@ fn fill(
     }
 }
 
-fn begin(connection: &Connection) -> rusqlite::Result<()> {
-    let mut tries = 1;
+/// Begins a transaction. Only other programs can keep it waiting: those of this one meet at the lock file.
+fn begin(place: &Path, connection: &Connection) -> Result<(), StoreError> {
+    let began = Instant::now();
     loop {
-        match connection.prepare_cached("BEGIN IMMEDIATE")?.execute([]) {
-            Err(error) if tries < TRIES && is_busy(&error) => tries += 1,
-            result => return result.map(|_| ()),
+        let begun = connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
+        let Err(error) = begun else { return Ok(()) };
+        let is_busy = is_busy(&error);
+        let error = store_error(place, error);
+        let by = if let StoreError::Locked { by, .. } = &error { *by } else { None };
+        if !is_busy || is_in_vain(by, began.elapsed()) {
+            return Err(error);
         }
     }
 }

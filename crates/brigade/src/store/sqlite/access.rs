@@ -1,0 +1,76 @@
+//! The ways to read a store, also one that nobody can write.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::lock::beside;
+use super::schema::{self, store_error};
+use crate::store::StoreError;
+
+/// Way to read a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Beside processes that write.
+    Shared,
+    /// Beside nobody, with commits that were not moved out of the write-ahead log. SQLite keeps its index over the log
+    /// in a file beside the database; where it cannot make that file, the index is kept in memory.
+    OwnIndex,
+    /// Beside nobody, from the database alone.
+    Immutable,
+}
+
+impl Access {
+    /// Finds the way in which a store can be read, and its format. Only a place that allows no writing needs another
+    /// way than [`Access::Shared`].
+    pub(super) fn find(place: &Path) -> Result<(Access, Option<u32>), StoreError> {
+        let shared = Access::Shared.try_out(place);
+        let is_unwritable = matches!(shared, Err(StoreError::ReadOnly { .. }));
+        if !is_unwritable {
+            return shared;
+        }
+        let log = std::fs::metadata(beside(place, "-wal"));
+        let has_log = log.is_ok_and(|log| log.len() > 0);
+        let access = if has_log { Access::OwnIndex } else { Access::Immutable };
+        access.try_out(place)
+    }
+
+    fn try_out(self, place: &Path) -> Result<(Access, Option<u32>), StoreError> {
+        let format = schema::format(place, &self.connect(place)?)?;
+        Ok((self, format))
+    }
+
+    /// Opens a connection to a store that exists.
+    pub(super) fn connect(self, place: &Path) -> Result<Connection, StoreError> {
+        let open = || match self {
+            Access::Shared => schema::open(place, OpenFlags::SQLITE_OPEN_READ_WRITE),
+            Access::Immutable => schema::open(&address(place, "immutable=1"), READ_ONLY),
+            Access::OwnIndex => {
+                // Without locks of files, because a file that is open for reading cannot be locked for one process.
+                let connection = schema::open(&address(place, "vfs=unix-none"), READ_ONLY)?;
+                connection.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;
+                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+                Ok(connection)
+            }
+        };
+        open().map_err(|error| store_error(place, error))
+    }
+}
+
+const READ_ONLY: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_URI);
+
+/// Address of a file as SQLite reads it, with a parameter.
+fn address(place: &Path, parameter: &str) -> PathBuf {
+    let mut address = b"file:".to_vec();
+    for byte in place.as_os_str().as_bytes() {
+        match byte {
+            b'%' | b'?' | b'#' => address.extend(format!("%{byte:02x}").bytes()),
+            byte => address.push(*byte),
+        }
+    }
+    address.extend([b"?", parameter.as_bytes()].concat());
+    OsString::from_vec(address).into()
+}

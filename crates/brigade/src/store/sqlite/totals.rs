@@ -1,0 +1,95 @@
+//! What trees have used up, without reading whole logs: of a session with one round the last fact says it, and of others
+//! the ends of the rounds are picked out.
+
+use brigade_core::{Event, Record, SessionId};
+use rusqlite::params;
+
+use super::batch::Due;
+use super::reader::{Below, Snapshot, columns};
+use crate::store::totals::{EndedRounds, OpenRound};
+use crate::store::{Pos, StoreError, Totals};
+
+impl Snapshot<'_> {
+    /// What a tree has used up.
+    pub(super) fn totals(&self, root: &SessionId) -> Result<Totals, StoreError> {
+        let sessions = self.count(root)?;
+        let mut ended = EndedRounds::default();
+        // Every round but the first begins with words.
+        if !self.has_words(root)?
+            && let Record { event: event @ Event::Ended { .. }, .. } = self.last_of(root)?
+        {
+            ended.take(&event);
+            return Ok(ended.with(root, &OpenRound::default(), sessions));
+        }
+        let until = self.ended_rounds(root, &mut ended)?;
+        let mut open = OpenRound::default();
+        self.each_after(root, until, |record| open.take(&record))?;
+        Ok(ended.with(root, &open, sessions))
+    }
+
+    fn count(&self, root: &SessionId) -> Result<u64, StoreError> {
+        let sql = "SELECT count(DISTINCT session) FROM events INDEXED BY events_by_session
+            WHERE session >= ?1 AND session < ?3 AND (+session = ?1 OR +session > ?2)";
+        let below = Below::of(root);
+        let found = self.one(sql, params![root.as_str(), below.first, below.end], |row| row.get(0))?;
+        Ok(found.unwrap_or_default())
+    }
+
+    fn has_words(&self, session: &SessionId) -> Result<bool, StoreError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM events INDEXED BY events_outside
+            WHERE outside = 1 AND session = ?)";
+        self.one(sql, params![session.as_str()], |row| row.get(0)).map(|found| found.unwrap_or(false))
+    }
+
+    /// Picks out the ends of rounds, and returns the position of the last.
+    fn ended_rounds(&self, session: &SessionId, ended: &mut EndedRounds) -> Result<Pos, StoreError> {
+        // JSON has quotation marks inside of texts escaped, so only facts themselves have these bytes.
+        let sql =
+            columns!(r#"WHERE session = ? AND instr(body, CAST('"type":"ended"' AS BLOB)) > 0 ORDER BY seq"#);
+        let mut until = 0;
+        self.each(session, sql, params![session.as_str()], |record| {
+            if let Event::Ended { .. } = record.event {
+                ended.take(&record.event);
+                until = record.pos;
+            }
+        })?;
+        Ok(until)
+    }
+
+    /// Reads all facts of a tree after a position, session by session.
+    fn each_after(
+        &self,
+        root: &SessionId,
+        after: Pos,
+        mut take: impl FnMut(Record),
+    ) -> Result<(), StoreError> {
+        let sql = columns!("WHERE session = ? AND +pos > ? ORDER BY seq");
+        for session in self.sessions(root)? {
+            self.each(&session, sql, params![session.as_str(), after], |record| {
+                if record.pos > after {
+                    take(record);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn each(
+        &self,
+        session: &SessionId,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        mut take: impl FnMut(Record),
+    ) -> Result<(), StoreError> {
+        let explain = |error| self.explain(error);
+        let mut statement = self.connection.prepare_cached(sql).map_err(explain)?;
+        let mut rows = statement.query(parameters).map_err(explain)?;
+        while let Some(row) = rows.next().map_err(explain)? {
+            let batch = self.batch(session, Due::Any, row)?;
+            for fact in batch.facts() {
+                take(self.record(session, &batch, fact)?);
+            }
+        }
+        Ok(())
+    }
+}
