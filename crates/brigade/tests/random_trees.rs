@@ -21,12 +21,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use brigade::core::faces::delegate::SwarmRole;
 use brigade::core::faces::spawn::SpawnConfig;
 use brigade::core::faces::subagent::SubagentConfig;
 use brigade::core::faces::{Extra, Offer};
 use brigade::core::message::Stop;
 use brigade::core::{
-    Agent, Authority, Budget, Event, Hash, Limit, Price, Record, SessionId, State, Status, Usage,
+    Agent, Authority, Budget, Delegation, Event, Face, Hash, Limit, Price, Record, SessionId, State, Status,
+    Usage,
 };
 use brigade::model::{About, Chunk, Model, ModelError, Request};
 use brigade::store::Holder;
@@ -116,11 +118,16 @@ fn call(dice: &mut Dice, session: &SessionId) -> (String, String) {
     let tools = match dice.below(5) {
         0 => r#", "tools": ["echo"]"#,
         1 => r#", "tools": []"#,
-        2 => r#", "tools": ["echo", "delegate", "nonsense"]"#,
+        2 => r#", "tools": ["echo", "delegate", "grep", "glob", "nonsense"]"#,
         _ => "",
     };
     let helper = |dice: &mut Dice| {
-        let allowed = dice.pick(&["", r#", "allowed_tools": []"#, r#", "allowed_tools": ["echo"]"#]);
+        let allowed = dice.pick(&[
+            "",
+            r#", "allowed_tools": []"#,
+            r#", "allowed_tools": ["echo"]"#,
+            r#", "allowed_tools": ["grep"]"#,
+        ]);
         format!(r#"{{"label": "h", "task_prompt": "help", "max_turns": {}{allowed}"#, 1 + dice.below(3))
     };
     let some_child = format!("{session}.{}-{}", 1 + dice.below(3), dice.below(3));
@@ -139,7 +146,7 @@ fn call(dice: &mut Dice, session: &SessionId) -> (String, String) {
             )
         }
         7 => {
-            let id = dice.pick(&["a", "b", "c", "nobody"]);
+            let id = dice.pick(&["a", "b", "c", "d", "nobody"]);
             ("subagent_dispatch", format!(r#"{{"agent_id": "{id}", "task": "go"{background}}}"#))
         }
         8 => {
@@ -171,7 +178,21 @@ fn settings(dice: &mut Dice, workspace: &Workspace) -> Settings {
     settings.agents = Catalogue::new()
         .with(agent("a", dice.below(3), None))
         .with(agent("b", 1, Some(&["echo", "subagent_dispatch"])))
-        .with(agent("c", 0, Some(&["echo", "message"])));
+        .with(agent("c", 0, Some(&["echo", "message"])))
+        .with(Agent {
+            lend: Some(vec!["echo".to_owned(), "grep".to_owned()]),
+            ..agent("d", 0, Some(&["glob"]))
+        });
+    if dice.one_in(2) {
+        // A root from an agent file: it may lend more than it may use.
+        settings.lead.tools = Some(["echo", "message"].map(str::to_owned).to_vec());
+    }
+    let preset = SwarmRole {
+        tools: ["echo", "grep"].map(str::to_owned).to_vec(),
+        locked: dice.one_in(2),
+        ..SwarmRole::default()
+    };
+    settings.faces.swarm.roles = BTreeMap::from([("Bob".to_owned(), preset)]);
     settings.faces.swarm.max_depth = u32::try_from(dice.below(4)).unwrap();
     settings.faces.swarm.max_concurrent = u32::try_from(dice.below(4)).unwrap();
     settings.faces.subagent = Some(SubagentConfig {
@@ -315,7 +336,7 @@ async fn finish_detached(store: &Arc<CrashStore>, seed: u64, workspace: &Workspa
 async fn check_tree(seed: u64, store: &dyn Store, log: &[Record], max_depth: u32) {
     let mut grants: BTreeMap<&SessionId, (Authority, u32)> = BTreeMap::new();
     for record in log {
-        let Event::Started { grant, depth, parent, .. } = &record.event else { continue };
+        let Event::Started { delegation, grant, depth, parent, .. } = &record.event else { continue };
         let body = store.blob(grant.authority).await.unwrap().expect("an authority is kept with who has it");
         let authority: Authority = serde_json::from_str(&body).unwrap();
         assert!(*depth <= max_depth, "seed {seed}: {} is at depth {depth}", record.session);
@@ -323,9 +344,30 @@ async fn check_tree(seed: u64, store: &dyn Store, log: &[Record], max_depth: u32
             assert!(authority.within(lender), "seed {seed}: {} has more than its parent", record.session);
             assert_eq!(*depth, at + 1, "seed {seed}");
             assert!(*depth <= lender.deepest, "seed {seed}: deeper than its path allows");
+            let more: Vec<&String> = authority.tools.difference(&lender.tools).collect();
+            // `message` follows from whether the parent may lend it, for every role.
+            let is_own = |tool: &&String| delegation.face == Face::Delegate && *tool == "message";
+            assert!(
+                !is_made_up(delegation) || more.iter().all(is_own),
+                "seed {seed}: {} was made up by a model and has {more:?}, which its caller lacks",
+                record.session
+            );
+        }
+        let mut above = parent.clone();
+        while let Some(ancestor) = above {
+            if let Some((ancestor, _)) = grants.get(&ancestor) {
+                assert!(authority.tools.union(&authority.lend).all(|tool| ancestor.lend.contains(tool)));
+            }
+            above = ancestor.parent();
         }
         grants.insert(&record.session, (authority, *depth));
     }
+}
+
+/// Whether neither a preset nor an agent definition of the user stands behind a child.
+fn is_made_up(delegation: &Delegation) -> bool {
+    let is_preset = delegation.face == Face::Delegate && delegation.role.as_deref() == Some("Bob");
+    delegation.agent.is_none() && !is_preset
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -147,9 +147,7 @@ impl Driver {
             lent.tools.insert(faces::MESSAGE.to_owned());
             lent.lend.insert(faces::MESSAGE.to_owned());
         }
-        let shown = |name: &String| name.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
-        let unknown: Vec<String> = attenuated.unknown.iter().map(shown).collect();
-        let warning = (!unknown.is_empty()).then(|| format!("no such tool to lend: {}", unknown.join(", ")));
+        let warning = tool_warning(&attenuated.unknown, &wish.lacking, &agent.name);
         let kit = self.tree.kit(agent, lent, depth).map_err(|cause| self.failed(part, cause))?;
         kit.can_keep(&self.state.ledger().granted()).map_err(|cause| self.failed(part, cause))?;
         self.last_kit = Some(Box::new(LastKit {
@@ -385,6 +383,20 @@ impl Driver {
         self.part_done(call, None);
         Ok(())
     }
+}
+
+/// The warning about requested tools that a child did not get: unknown ones, and those that its definition lacks.
+fn tool_warning(unknown: &[String], lacking: &[String], agent: &str) -> Option<String> {
+    let shown = |name: &str| name.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
+    let listed = |names: &[String]| names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    let mut warnings = Vec::new();
+    if !unknown.is_empty() {
+        warnings.push(format!("no such tool to lend: {}", listed(unknown)));
+    }
+    if !lacking.is_empty() {
+        warnings.push(format!("not among the tools of '{}': {}", shown(agent), listed(lacking)));
+    }
+    (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
 /// Whether two parts get the same kit.
