@@ -1,5 +1,6 @@
 //! Starting, resuming, telling and cancelling trees.
 
+mod imported;
 mod task;
 
 use std::collections::BTreeSet;
@@ -27,6 +28,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::{Append, Expect, Holder, Lease, Store, StoreError};
 use crate::task::{AbortOnDrop, spawn};
 use crate::tree::{Core, Kit, Tree};
+use imported::Last;
 pub use task::{Detached, Ending, More, RunError, Task};
 
 /// How often a runner says that it is alive.
@@ -186,6 +188,7 @@ impl Runtime {
             agent: Some(agent.id.clone()),
             task: task.text.into(),
             hop: more.hop.clone().map(Box::new),
+            configured_mode: self.configured_mode(),
             ..Delegation::default()
         };
         let depth = depth_at_top(&delegation);
@@ -247,12 +250,13 @@ impl Runtime {
         now: u64,
     ) -> Result<Prepared, RunError> {
         let store = &self.core.store;
+        let mark = self.close_imported(session, &lease, now).await?;
         let mut records = store.read(session, 0).await?;
         let mut state = fold(session, &records);
         // Words from outside may come in between; then it is tried again.
         while state.is_running() && !records.iter().any(|record| is_resumed(record, lease.epoch)) {
             let downtime = lease.last_run.map_or(0, |last| now.saturating_sub(last));
-            let resumed = Event::Resumed { epoch: lease.epoch, downtime };
+            let resumed = Event::Resumed { epoch: lease.epoch, downtime, mode: more.mode };
             let append = Append {
                 session: session.clone(),
                 expect: Expect::Length(state.length()),
@@ -273,7 +277,11 @@ impl Runtime {
             _ => None,
         });
         let above = state.round().map(|round| lineage(&round.delegation)).unwrap_or_default();
-        let tree = Tree::new(self.core.clone(), self.holder.clone(), lease, resumes.collect(), above, &more);
+        let mut tree =
+            Tree::new(self.core.clone(), self.holder.clone(), lease, resumes.collect(), above, &more);
+        tree.imported = mark;
+        tree.mode_override = self.mode_of_open_round(&records, &more);
+        let state = tree.fold(session, &records);
         tree.count_on().await?;
         self.continue_tree(Arc::new(tree), state, &records, more).await
     }
@@ -288,11 +296,12 @@ impl Runtime {
         let Some(round) = state.round().cloned() else {
             return Err(StoreError::Unknown(state.session().clone()).into());
         };
-        let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
+        let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
+        let started = started.map_or(0, |record| record.pos);
         if state.is_running() {
+            let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
             kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
-            let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
-            let driver = Driver::go_on(tree.clone(), state, kit, started.map_or(0, |record| record.pos));
+            let driver = Driver::go_on(tree.clone(), state, kit, started);
             return Ok(prepared(tree, driver));
         }
         let goes_on = state.has_unheard_words()
@@ -303,23 +312,28 @@ impl Runtime {
         if !goes_on {
             return Ok(self.already_over(tree, &state));
         }
-        let mut agent = kit.agent.clone();
+        let is_imported = tree.imported.is_some_and(|mark| started <= mark);
+        let Last { mut agent, authority: then } = self.last_round(&tree, &round, is_imported).await?;
         agent.model.get_or_insert_with(|| self.core.settings.model.clone());
         let mut delegation =
             Delegation { task: "".into(), warnings: Vec::new(), ..Arc::unwrap_or_clone(round.delegation) };
         delegation.hop = within_both(delegation.hop, more.hop.as_ref());
+        let mode = self.mode_of_next_round(&then, delegation.configured_mode, is_imported, &more);
+        delegation.configured_mode = match (more.mode, delegation.configured_mode) {
+            (None, Some(_)) => self.configured_mode(),
+            (None, None) if is_imported => self.configured_mode(),
+            (None, None) | (Some(_), _) => None,
+        };
         let mut authority = self.root_authority(&agent, &delegation);
-        // A next round is as free as the last one was, unless the caller says otherwise; rules are those of now. What
-        // the definition or another process holds it to binds it in every round.
+        // What the definition or another process holds it to binds it in every round.
         let bounds = [agent.mode, delegation.hop.as_ref().and_then(|hop| hop.mode)].into_iter().flatten();
-        let mode = more.mode.unwrap_or(kit.authority.permissions.mode);
         authority.permissions.mode = bounds.fold(mode, Mode::min);
         if state.session().parent().is_some() {
             // A child that goes on by itself keeps to the tools that it was lent.
-            authority.tools.retain(|tool| kit.authority.tools.contains(tool));
-            authority.lend.retain(|tool| kit.authority.lend.contains(tool));
+            authority.tools.retain(|tool| then.tools.contains(tool));
+            authority.lend.retain(|tool| then.lend.contains(tool));
             // What its caller's definition forbade stands in no settings of now.
-            let (now, then) = (&mut authority.permissions, &kit.authority.permissions);
+            let (now, then) = (&mut authority.permissions, &then.permissions);
             for (rules, bound) in [(&mut now.deny, &then.deny), (&mut now.ask, &then.ask)] {
                 let more: Vec<_> = bound.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
                 rules.extend(more);
@@ -331,7 +345,8 @@ impl Runtime {
         let next = self.root_round(delegation, &kit, &more);
         kit.can_keep(&next.grant.budget).map_err(RunError::Setup)?;
         let needs_words = !state.has_unheard_words();
-        let driver = Driver::next_round(tree.clone(), state, kit, next, needs_words.then_some(MORE_WORDS));
+        let words = if is_imported { imported::WORDS } else { MORE_WORDS };
+        let driver = Driver::next_round(tree.clone(), state, kit, next, needs_words.then_some(words));
         Ok(prepared(tree, driver))
     }
 

@@ -389,7 +389,7 @@ impl Driver {
     async fn reconcile(&mut self, unwritten: Vec<Event>) -> Result<(), Fatal> {
         let session = self.state.session().clone();
         let records = self.tree.store().read(&session, 0).await?;
-        self.state = State::fold(session, records.iter().map(|record| &record.event));
+        self.state = self.tree.fold(&session, &records);
         let known = usize::try_from(self.committed).unwrap_or(usize::MAX);
         self.committed = records.len() as u64;
         for record in records.into_iter().skip(known) {

@@ -9,7 +9,9 @@ use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
 use brigade_core::state::Meter;
-use brigade_core::{Agent, Budget, Event, Face, Hash, Limit, Place, Price, SessionId, ToolSpec};
+use brigade_core::{
+    Agent, Budget, Event, Face, Hash, Limit, Place, Price, Record, SessionId, State, ToolSpec,
+};
 use futures::channel::mpsc;
 use serde_json::json;
 
@@ -56,6 +58,8 @@ pub(crate) struct Tree {
     pub(crate) model_override: Option<String>,
     /// A mode that narrows what was recorded.
     pub(crate) mode_override: Option<Mode>,
+    /// The last position of the tree that was imported: nothing up to there permits anything.
+    pub(crate) imported: Option<Pos>,
     released: AtomicBool,
     inboxes: Mutex<Map<SessionId, mpsc::UnboundedSender<Inbox>>>,
     kits: Mutex<Map<(Hash, Hash, u32), Arc<Kit>>>,
@@ -186,6 +190,7 @@ impl Tree {
             resumes,
             model_override: more.model.clone(),
             mode_override: more.mode,
+            imported: None,
             released: AtomicBool::new(false),
             inboxes: Mutex::default(),
             kits: Mutex::default(),
@@ -314,6 +319,17 @@ impl Tree {
         });
         self.last_number.store(numbers.max().unwrap_or(0), Ordering::SeqCst);
         Ok(())
+    }
+
+    /// Folds a log. What an imported part of it permitted for good is forgotten.
+    pub(crate) fn fold(&self, session: &SessionId, records: &[Record]) -> State {
+        let is_imported = |record: &&Record| self.imported.is_some_and(|mark| record.pos <= mark);
+        let foreign = records.iter().take_while(is_imported).count();
+        let (foreign, own) = records.split_at(foreign);
+        let mut state = State::fold(session.clone(), foreign.iter().map(|record| &record.event));
+        state.forget_permissions();
+        own.iter().for_each(|record| state.apply(&record.event));
+        state
     }
 
     /// The milliseconds that nobody ran the tree since the fact at `pos` was written.
@@ -501,7 +517,7 @@ impl Tree {
         self.kit(definition, allowed, depth).map_err(Fatal::Setup)
     }
 
-    async fn definition<T: serde::de::DeserializeOwned>(&self, hash: Hash) -> Result<T, Fatal> {
+    pub(crate) async fn definition<T: serde::de::DeserializeOwned>(&self, hash: Hash) -> Result<T, Fatal> {
         let place = || format!("the definition {hash}");
         let broken = |cause: String| Fatal::Store(StoreError::Broken { place: place(), cause });
         let body = self.store().blob(hash).await.map_err(Fatal::Store)?;

@@ -26,16 +26,17 @@ use brigade::core::faces::spawn::SpawnConfig;
 use brigade::core::faces::subagent::SubagentConfig;
 use brigade::core::faces::{Extra, Offer};
 use brigade::core::message::Stop;
+use brigade::core::permission::Mode;
 use brigade::core::{
     Agent, Authority, Budget, Delegation, Event, Face, Hash, Limit, Price, Record, SessionId, State, Status,
     Usage,
 };
 use brigade::model::{About, Chunk, Model, ModelError, Request};
-use brigade::store::Holder;
 use brigade::store::memory::MemoryStore;
+use brigade::store::{Holder, export, import};
 use brigade::{Catalogue, Ending, Models, More, Run, RunError, Runtime, Settings, Store, Task, Workspace};
 use futures::stream::{self, BoxStream, StreamExt};
-use support::{CrashStore, check_laws};
+use support::{CrashStore, check_import, check_laws};
 
 /// How many trees a plain run of the tests makes.
 const TREES: u64 = 1_000;
@@ -372,6 +373,68 @@ fn is_made_up(delegation: &Delegation) -> bool {
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// Runs a tree until its process is killed, moves it into another store under narrower settings, and resumes it there.
+/// Returns how many calls were open when it was moved.
+async fn one_import(seed: u64, workspace: &Workspace) -> usize {
+    let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
+    let mut dice = Dice::of(&[b"import", &seed.to_le_bytes()]);
+    let prepared = runtime(&store, seed, workspace).prepare(Task::new("the task")).await.unwrap();
+    let root = prepared.session().clone();
+    store.crash_after(i64::try_from(1 + dice.below(10)).unwrap());
+    let _ = end(prepared.start(), &store).await;
+    store.mend();
+    if store.inner.read(&root, 0).await.unwrap().is_empty() {
+        return 0;
+    }
+    let text = export(&*store.inner, &root).await.unwrap();
+    let there = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
+    let imported = import(&*there.inner, &text).await.unwrap();
+    let mark = there.inner.imported(&root).await.unwrap().unwrap();
+    let mut settings = runtime(&there, seed, workspace).settings().clone();
+    settings.permissions.mode = Mode::Plan;
+    settings.permissions.deny = vec!["grep".parse().unwrap()];
+    settings.budget = Budget { tokens: Limit::AtMost(40_000), ..settings.budget.share(2) };
+    settings.limits.max_depth = settings.limits.max_depth.min(2);
+    if dice.one_in(2) {
+        there.crash_after(i64::try_from(1 + dice.below(10)).unwrap());
+    }
+    for _ in 0..3 {
+        let runtime = runtime(&there, seed, workspace).with_settings(settings.clone());
+        let ended = match runtime.resume(&root, More::default()).await {
+            Ok(run) => end(run, &there).await,
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(ending) => ending.detached.ended().await,
+            Err(RunError::Store(_)) => {}
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+        there.mend();
+    }
+    check_import(&*there.inner, &root, mark, &settings).await;
+    imported.pending.len()
+}
+
+#[test]
+fn random_trees_that_are_imported_run_nothing_that_was_open() {
+    let seeds = match number("TREES_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("TREES").unwrap_or(TREES) / 2,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let workspace = Workspace::open(folder.path()).unwrap();
+    let mut pending = 0;
+    for seed in seeds.clone() {
+        let tree = std::panic::AssertUnwindSafe(one_import(seed, &workspace));
+        let done = runtime.block_on(futures::FutureExt::catch_unwind(tree));
+        pending += done.unwrap_or_else(|_| panic!("the tree of TREES_SEED={seed}"));
+    }
+    if seeds.end - seeds.start > 100 {
+        assert!(pending as u64 > (seeds.end - seeds.start) / 2, "too few calls were open: {pending}");
+    }
 }
 
 #[test]

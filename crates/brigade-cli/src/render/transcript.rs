@@ -323,7 +323,7 @@ mod tests {
                     cause: CallFault::Interrupted,
                     spent: Spent::default(),
                 },
-                Event::Resumed { epoch: 2, downtime: 90_000 },
+                Event::Resumed { epoch: 2, downtime: 90_000, mode: None },
                 replied(1, "", &[("shell", "{\"command\":\"make\"}"), ("shell", "no json")]),
                 asked(first),
                 asked(second),

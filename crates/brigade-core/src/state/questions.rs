@@ -63,6 +63,11 @@ impl State {
         &self.always
     }
 
+    /// Forgets what was permitted for good, because nobody in this store permitted it.
+    pub fn forget_permissions(&mut self) {
+        self.always.clear();
+    }
+
     /// The id.
     pub fn session(&self) -> &SessionId {
         &self.session

@@ -525,7 +525,7 @@ impl Run {
                 default: Answer::Once,
             },
             12 => Event::Compacted { summary: "so far".into(), keep_from: turn },
-            13 => Event::Resumed { epoch: 1, downtime: 1 },
+            13 => Event::Resumed { epoch: 1, downtime: 1, mode: None },
             _ => Event::CallFailed { turn, attempt, cause: CallFault::Unaffordable, spent: Spent::default() },
         };
         self.offer(event, world);

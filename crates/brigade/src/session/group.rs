@@ -116,11 +116,34 @@ impl Driver {
         mut part: Delegation,
     ) -> Result<Waiting, ToolOutput> {
         let (kit, agent, warning) = self.kit_for(&part).await?;
+        self.refuse_imported_child(call, index, &part).await?;
         part.agent = part.agent.or(agent);
         part.warnings.extend(warning);
         let cap = kit.agent.max_concurrency.map(|cap| (Arc::from(kit.agent.id.as_str()), cap));
         let lane = Lane { face: part.face, agent: cap };
         Ok(Waiting { call, index, delegation: part.into(), kit, lane })
+    }
+
+    /// Refuses a child whose log would begin with records of an import: what is open in them must not run.
+    async fn refuse_imported_child(
+        &self,
+        call: CallId,
+        index: usize,
+        part: &Delegation,
+    ) -> Result<(), ToolOutput> {
+        if self.tree.imported.is_none() {
+            return Ok(());
+        }
+        let session = self.state.session();
+        for child in [session.child(call), session.child_of_several(call, index)] {
+            let records = self.tree.store().read(&child, 0).await;
+            let records = records.map_err(|error| self.failed(part, error.to_string()))?;
+            if !records.is_empty() && !self.state.loans().contains_key(&child) {
+                let cause = format!("cannot start it: the imported tree already has a session {child}");
+                return Err(self.failed(part, cause));
+            }
+        }
+        Ok(())
     }
 
     /// What a child is equipped with, the definition it runs, and what the caller should know about it. Calls of one

@@ -28,6 +28,8 @@ struct Logs {
     /// Which contents a session names.
     names: HashMap<SessionId, HashSet<Hash>>,
     leases: BTreeMap<SessionId, LeaseRow>,
+    /// Trees that got records from elsewhere, and the position of the last such record.
+    imported: HashMap<SessionId, Pos>,
     /// The latest time that anybody told: the only clock there is.
     now: u64,
 }
@@ -144,6 +146,7 @@ impl Logs {
             }
         }
         self.order.retain(|_, (session, _)| self.sessions.contains_key(session));
+        self.imported.retain(|root, _| self.sessions.keys().any(|session| root.contains(session)));
         self.blobs.retain(|hash, _| self.names.values().any(|names| names.contains(hash)));
         Ok(())
     }
@@ -175,7 +178,11 @@ impl Logs {
             self.keep(&session, blobs);
         }
         let count = new.len() as u64;
-        new.into_iter().for_each(|record| self.push(record));
+        for record in new {
+            let root = record.session.root_id();
+            self.push(record);
+            self.imported.insert(root, self.last_pos);
+        }
         Ok(count)
     }
 
@@ -306,5 +313,9 @@ impl Store for MemoryStore {
         let result = self.logs().restore(records, blobs);
         self.stir();
         Box::pin(ready(result))
+    }
+
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>> {
+        self.answer(|logs| Ok(logs.imported.get(root).copied()))
     }
 }

@@ -68,6 +68,10 @@ impl Ledger<'_> {
             self.keep(&entry.session, &entry.encoded)?;
             self.insert(&entry.session, entry.seq, entry.at, entry.v, &entry.encoded)?;
         }
+        if let Some(last) = self.last_pos().filter(|_| !new.is_empty()) {
+            let grown: HashSet<SessionId> = new.iter().map(|entry| entry.session.root_id()).collect();
+            grown.iter().try_for_each(|root| self.mark_imported(root, last))?;
+        }
         self.written.stirs |= !new.is_empty();
         Ok(new.len() as u64)
     }
