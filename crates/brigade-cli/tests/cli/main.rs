@@ -21,6 +21,7 @@ mod export;
 mod faces;
 mod formats;
 mod init;
+mod keys;
 mod loops;
 mod mcp;
 mod mcp_server;
