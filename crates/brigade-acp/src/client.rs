@@ -12,6 +12,7 @@ mod ask;
 mod calls;
 mod fate;
 mod mask;
+mod modes;
 mod peer;
 mod pool;
 mod process;
@@ -59,6 +60,8 @@ pub struct Server {
     pub terms: brigade::external::Terms,
     /// How long starting it and opening a session may take.
     pub start_time: Duration,
+    /// Whether it may work in mode `plan` although it offers no mode that is known to be safe.
+    pub allow_in_plan: bool,
 }
 
 /// How an agent is to work.

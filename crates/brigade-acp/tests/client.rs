@@ -11,6 +11,7 @@ mod client {
     mod fixture;
     mod hostile;
     mod limits;
+    mod modes;
     mod pool;
     mod requests;
     #[path = "../../../brigade/tests/run/support.rs"]

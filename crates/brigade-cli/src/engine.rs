@@ -71,15 +71,27 @@ pub(crate) async fn at_home(
     Settings::for_run(global, flags)
 }
 
-/// The folder that the session's last round worked in.
+/// The folder that the session's last round worked in. That of an imported round is somebody else's choice and does not
+/// count.
 pub(crate) async fn recorded_folder(
     store: &dyn Store,
     session: &SessionId,
 ) -> Result<Option<PathBuf>, Failure> {
+    if is_imported(store, session).await? {
+        return Ok(None);
+    }
     let authority = recorded(store, session).await?.and_then(|(authority, _)| authority);
     Ok(authority
         .map(|authority| PathBuf::from(authority.workspace))
         .filter(|folder| !folder.as_os_str().is_empty()))
+}
+
+/// Whether the last round of a session was imported.
+async fn is_imported(store: &dyn Store, session: &SessionId) -> Result<bool, Failure> {
+    let Some(mark) = store.imported(&session.root_id()).await? else { return Ok(false) };
+    let (records, _) = store.read_prefix(session).await?;
+    let last = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
+    Ok(last.is_some_and(|record| record.pos <= mark))
 }
 
 /// What the session's last round was allowed, and who it was, as far as that can be read.
@@ -199,6 +211,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     library.limits = settings.limits.clone();
     library.budget = settings.budget;
     library.permissions = settings.permissions.clone();
+    library.mode_origin = settings.mode_origin();
     library.asks = settings.asks;
     library.shell = Some(shell);
     library.agents = agents(settings);

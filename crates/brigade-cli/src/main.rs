@@ -42,6 +42,11 @@ fn main() {
     if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD) {
         leave(brigade_sandbox::guard_main());
     }
+    // Nothing has read a key and no thread runs yet. The guard above holds no key, and stays as it is.
+    if let Err(error) = hide_memory() {
+        Failure::failed(format!("cannot hide the memory of this process from commands: {error}")).report();
+        leave(1);
+    }
     let args = Args::try_parse().unwrap_or_else(|error| refuse(&error));
     let code = match dispatch(args) {
         Ok(exit) => exit.code(),
@@ -51,6 +56,18 @@ fn main() {
         }
     };
     leave(code);
+}
+
+/// Makes this process non-dumpable: other processes of the same user, such as the commands of agents, can read neither
+/// its environment nor its memory. Programs that it starts are not affected.
+#[cfg(target_os = "linux")]
+fn hide_memory() -> rustix::io::Result<()> {
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn hide_memory() -> rustix::io::Result<()> {
+    Ok(())
 }
 
 fn dispatch(args: Args) -> Result<Exit, Failure> {

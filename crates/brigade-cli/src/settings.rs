@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use brigade::model::PriceList;
 use brigade::tool::WebSettings;
-use brigade::{Asks, Limits};
+use brigade::{Asks, Limits, ModeOrigin};
 use brigade_core::faces::delegate::SwarmConfig;
 use brigade_core::faces::spawn::SpawnConfig;
 use brigade_core::faces::subagent::SubagentConfig;
@@ -262,6 +262,15 @@ impl Settings {
 }
 
 impl Settings {
+    /// Where the mode comes from: a flag, a layer of the configuration, or the defaults.
+    pub(crate) fn mode_origin(&self) -> ModeOrigin {
+        match self.layers.origin(&["permissions", "mode"]) {
+            "default" => ModeOrigin::Default,
+            flag if flag.starts_with("--") => ModeOrigin::Choice,
+            _ => ModeOrigin::Configuration,
+        }
+    }
+
     /// The folders that agents are looked for in.
     pub(crate) fn agent_places(&self) -> Vec<PathBuf> {
         let project = self.project.as_ref().map(|project| project.root.as_path());

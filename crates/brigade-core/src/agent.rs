@@ -37,7 +37,7 @@ pub struct Agent {
     /// How freely the model chooses its words; the provider's own default where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Tools that it may use; inherited where absent.
+    /// Tools that it may use; the caller's own if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// Tools that it may lend; its own where absent.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::grant::Budget;
 use crate::hop::Hop;
+use crate::permission::Mode;
 use crate::text::Text;
 
 /// The tool family that a delegation came through.
@@ -103,6 +104,9 @@ pub struct Delegation {
     /// Where it came from, where it came from another process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hop: Option<Box<Hop>>,
+    /// The configured mode when a round at the top began. Absent if the user chose the mode for this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configured_mode: Option<Mode>,
 }
 
 impl Delegation {

@@ -10,6 +10,7 @@ use crate::grant::Grant;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Reply, ToolOutput};
 use crate::money::{Amount, Spent, is_zero};
+use crate::permission::Mode;
 use crate::seen::SeenFile;
 use crate::state::Purpose;
 use crate::text::Text;
@@ -79,6 +80,9 @@ pub enum Event {
         epoch: u64,
         /// How long nobody ran the tree, in milliseconds.
         downtime: u64,
+        /// The mode that the user chose for the rest of the round when it was resumed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mode: Option<Mode>,
     },
     /// Words reached the session.
     Heard {

@@ -277,8 +277,12 @@ pub enum Access {
 /// What a delegation asks for, before it is cut down to what the parent may give. `None` is "as the default says".
 #[derive(Debug, Clone, Default)]
 pub struct Wish {
-    /// Tools to use: an explicit whitelist, or all that the parent may lend.
+    /// Tools to use: an explicit whitelist, or the parent's own.
     pub tools: Option<Vec<String>>,
+    /// Tools that a definition of the user names for this child. Only these are lent beside the parent's own.
+    pub defined: Vec<String>,
+    /// Tools that the call requested and the definition does not have. They are reported, not lent.
+    pub lacking: Vec<String>,
     /// Tools to lend on: an explicit list, or the child's own.
     pub lend: Option<Vec<String>>,
     /// The deepest level that the face allows.
@@ -315,12 +319,18 @@ pub enum Refusal {
 pub struct Attenuated {
     /// What the child may do.
     pub authority: Authority,
-    /// Names on the whitelist that are no tools the parent may lend.
+    /// Names on the whitelist that are not tools that this child can be lent.
     pub unknown: Vec<String>,
 }
 
 impl Authority {
-    /// Cuts a wish down to what this authority may give to a child at `depth`.
+    /// Tools that this agent may both use and lend: all that a child without a definition can get.
+    pub fn own(&self) -> BTreeSet<String> {
+        self.tools.intersection(&self.lend).cloned().collect()
+    }
+
+    /// Cuts a wish down to what this authority may give to a child at `depth`. The child's tools are among the agent's
+    /// own and those that a definition names, and always within what the agent may lend.
     pub fn attenuate(&self, wish: &Wish, depth: u32) -> Result<Attenuated, Refusal> {
         let deepest = self.deepest.min(wish.levels);
         if depth > deepest {
@@ -331,18 +341,21 @@ impl Authority {
         {
             return Err(Refusal::Model(model.clone()));
         }
-        let lendable = |name: &String| self.lend.contains(name) && !wish.never.contains(name);
+        let lendable = |name: &&String| self.lend.contains(*name) && !wish.never.contains(*name);
+        let known = |name: &&String| {
+            self.lend.contains(*name) && (self.tools.contains(*name) || wish.defined.contains(*name))
+        };
         let mut unknown = Vec::new();
         let tools: BTreeSet<String> = match &wish.tools {
-            None => self.lend.iter().filter(|name| lendable(name)).cloned().collect(),
+            None => self.tools.iter().filter(lendable).cloned().collect(),
             Some(names) => {
-                unknown.extend(names.iter().filter(|name| !self.lend.contains(*name)).cloned());
-                names.iter().filter(|name| lendable(name)).cloned().collect()
+                unknown.extend(names.iter().filter(|name| !known(name)).cloned());
+                names.iter().filter(|name| known(name) && lendable(name)).cloned().collect()
             }
         };
         let lend = match &wish.lend {
             None => tools.clone(),
-            Some(names) => names.iter().filter(|name| lendable(name)).cloned().collect(),
+            Some(names) => names.iter().filter(lendable).cloned().collect(),
         };
         let mut permissions = self.permissions.narrowed_to(wish.mode.unwrap_or(self.permissions.mode));
         permissions

@@ -3,6 +3,7 @@
 //! [`State::apply`] takes any fact in any order without a panic; [`State::admits`] says which facts a runner may
 //! still append; [`State::next`] says what to do, from nothing but the log.
 
+mod abandon;
 mod admits;
 mod calls;
 mod digest;

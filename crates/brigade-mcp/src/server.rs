@@ -107,8 +107,9 @@ impl Server {
             description: "passes on a call of an MCP client".to_owned(),
             model: Some(relay::before(&settings.model)),
             fallbacks: settings.fallbacks.clone(),
-            // None of its own: what delegates is always there.
-            tools: Some(Vec::new()),
+            // It stands for the client, which makes up children: they are bounded by what the user permits. Its model
+            // calls nothing but the tool that its task names, and that is one that delegates.
+            tools: None,
             timeout: timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok()),
             ignore_instructions: true,
             ..Agent::default()

@@ -50,7 +50,7 @@ pub use live::{Live, Watch};
 pub use model::{Model, Models};
 pub use runtime::{Detached, Ending, More, Prepared, Run, RunError, Runtime, Task};
 pub use secret::Secret;
-pub use settings::{Asks, DEFAULT_BUDGET, Limits, Settings};
+pub use settings::{Asks, DEFAULT_BUDGET, Limits, ModeOrigin, Settings};
 pub use skills::Skills;
 pub use store::{Store, StoreError};
 pub use tool::{Tool, ToolContext, Toolbox, Workspace};

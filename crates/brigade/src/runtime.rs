@@ -1,5 +1,6 @@
 //! Starting, resuming, telling and cancelling trees.
 
+mod imported;
 mod known;
 mod task;
 
@@ -15,7 +16,7 @@ use brigade_core::grant::{Access, Authority, Grant, Refusal};
 use brigade_core::permission::{Mode, Rule, RuleError};
 use brigade_core::state::{CallProgress, Round};
 use brigade_core::{
-    Agent, CallId, Delegation, Event, Face, Hop, Limit, Record, SessionId, State, Status, ToolSpec,
+    Agent, CallId, Delegation, Event, Face, Hop, Limit, Place, Record, SessionId, State, Status, ToolSpec,
 };
 use tokio::task::JoinHandle;
 
@@ -28,6 +29,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::{Append, Expect, Holder, Lease, Pos, Store, StoreError};
 use crate::task::{AbortOnDrop, spawn};
 use crate::tree::{Core, Kit, Tree};
+use imported::Last;
 pub(crate) use known::{Known, Memory};
 pub use task::{Detached, Ending, More, RunError, Task};
 
@@ -192,6 +194,7 @@ impl Runtime {
             agent: Some(agent.id.clone()),
             task: task.text.into(),
             hop: more.hop.clone().map(Box::new),
+            configured_mode: self.configured_mode(),
             ..Delegation::default()
         };
         let depth = depth_at_top(&delegation);
@@ -253,11 +256,14 @@ impl Runtime {
         let store = &*self.core.store;
         let session = known.state.session().clone();
         let gone = || RunError::Store(StoreError::Unknown(session.clone()));
+        if known.imported != self.close_imported(&session, &lease, now).await? {
+            known = Known::read(store, &session).await?;
+        }
         known.catch_up(store).await?.then_some(()).ok_or_else(gone)?;
         // Words from outside may come in between; then it is tried again.
         while known.state.is_running() && known.epoch != Some(lease.epoch) {
             let downtime = lease.last_run.map_or(0, |last| now.saturating_sub(last));
-            let resumed = Event::Resumed { epoch: lease.epoch, downtime };
+            let resumed = Event::Resumed { epoch: lease.epoch, downtime, mode: more.mode };
             let append = Append {
                 session: session.clone(),
                 expect: Expect::Length(known.state.length()),
@@ -274,6 +280,7 @@ impl Runtime {
         }
         let above = known.state.round().map(|round| lineage(&round.delegation)).unwrap_or_default();
         let mut tree = Tree::new(self.core.clone(), self.holder.clone(), lease, above, &more);
+        tree.mode_override = self.mode_of_open_round(&known, &more);
         tree.take_up(&known).await?;
         self.continue_tree(Arc::new(tree), known.state, known.started, more).await
     }
@@ -288,8 +295,8 @@ impl Runtime {
         let Some(round) = state.round().cloned() else {
             return Err(StoreError::Unknown(state.session().clone()).into());
         };
-        let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
         if state.is_running() {
+            let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
             kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
             let driver = Driver::go_on(tree.clone(), state, kit, started);
             return Ok(prepared(tree, driver));
@@ -300,12 +307,14 @@ impl Runtime {
                 Some(Status::Incomplete { .. } | Status::Failed { .. } | Status::Lost { .. })
             );
         if !goes_on {
-            return Ok(self.already_over(tree, state));
+            return Ok(self.already_over(tree, state, started));
         }
-        let mut agent = kit.agent.clone();
+        let is_imported = tree.imported.is_some_and(|mark| started <= mark);
+        let Last { mut agent, authority: then } = self.last_round(&tree, &round, is_imported, &more).await?;
         // A model that the user names for a next round is remembered with it.
-        let is_relay = agent.model.as_deref().is_some_and(|name| name.starts_with(relay::PROVIDER));
-        if let Some(model) = more.model.as_ref().filter(|_| !is_relay && kit.terms.is_none()) {
+        let is_fixed = matches!(agent.place, Place::Acp(_))
+            || agent.model.as_deref().is_some_and(|name| name.starts_with(relay::PROVIDER));
+        if let Some(model) = more.model.as_ref().filter(|_| !is_fixed) {
             agent.model = Some(model.clone());
             agent.fallbacks = Vec::new();
         }
@@ -313,18 +322,22 @@ impl Runtime {
         let mut delegation =
             Delegation { task: "".into(), warnings: Vec::new(), ..Arc::unwrap_or_clone(round.delegation) };
         delegation.hop = within_both(delegation.hop, more.hop.as_ref());
+        let mode = self.mode_of_next_round(&then, delegation.configured_mode, is_imported, &more);
+        delegation.configured_mode = match (more.mode, delegation.configured_mode) {
+            (None, Some(_)) => self.configured_mode(),
+            (None, None) if is_imported => self.configured_mode(),
+            (None, None) | (Some(_), _) => None,
+        };
         let mut authority = self.root_authority(&agent, &delegation);
-        // A next round is as free as the last one was, unless the caller says otherwise; rules are those of now. What
-        // the definition or another process holds it to binds it in every round.
+        // What the definition or another process holds it to binds it in every round.
         let bounds = [agent.mode, delegation.hop.as_ref().and_then(|hop| hop.mode)].into_iter().flatten();
-        let mode = more.mode.unwrap_or(kit.authority.permissions.mode);
         authority.permissions.mode = bounds.fold(mode, Mode::min);
         if state.session().parent().is_some() {
             // A child that goes on by itself keeps to the tools that it was lent.
-            authority.tools.retain(|tool| kit.authority.tools.contains(tool));
-            authority.lend.retain(|tool| kit.authority.lend.contains(tool));
+            authority.tools.retain(|tool| then.tools.contains(tool));
+            authority.lend.retain(|tool| then.lend.contains(tool));
             // What its caller's definition forbade stands in no settings of now.
-            let (now, then) = (&mut authority.permissions, &kit.authority.permissions);
+            let (now, then) = (&mut authority.permissions, &then.permissions);
             for (rules, bound) in [(&mut now.deny, &then.deny), (&mut now.ask, &then.ask)] {
                 let more: Vec<_> = bound.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
                 rules.extend(more);
@@ -335,12 +348,15 @@ impl Runtime {
         let kit = tree.kit(agent, authority, depth).map_err(RunError::Setup)?;
         let next = self.root_round(delegation, &kit, &more);
         kit.can_keep(&next.grant.budget).map_err(RunError::Setup)?;
-        let words = (!state.has_unheard_words()).then(|| resume_words(&state));
+        let words = (!state.has_unheard_words()).then(|| match is_imported {
+            true => imported::WORDS.to_owned(),
+            false => resume_words(&state),
+        });
         let driver = Driver::next_round(tree.clone(), state, kit, next, words.as_deref());
         Ok(prepared(tree, driver))
     }
 
-    fn already_over(&self, tree: Arc<Tree>, state: State) -> Prepared {
+    fn already_over(&self, tree: Arc<Tree>, state: State, started: Pos) -> Prepared {
         let session = state.session().clone();
         let ending = match state.ended() {
             Some(outcome) => Ok(Ending {
@@ -351,7 +367,7 @@ impl Runtime {
             }),
             None => Err(RunError::Bug(format!("{session} has no end"))),
         };
-        tree.remember(state, tree.known_until);
+        tree.remember(state, started, tree.known_until);
         Prepared { session, tree, work: Work::AlreadyOver(Box::new(ending)) }
     }
 

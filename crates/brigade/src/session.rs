@@ -261,7 +261,7 @@ impl Driver {
         let Driver { tree, state, pending, last_pos, .. } = *self;
         // Only what is over and durable can be gone on with from here.
         if result.is_ok() && pending.is_empty() && last_pos > 0 && *state.session() == tree.root {
-            tree.remember(state, last_pos);
+            tree.remember(state, last_pos, last_pos);
         }
         result
     }
@@ -398,7 +398,7 @@ impl Driver {
     async fn reconcile(&mut self, unwritten: Vec<Event>) -> Result<(), Fatal> {
         let session = self.state.session().clone();
         let records = self.tree.store().read(&session, 0).await?;
-        self.state = State::fold(session, records.iter().map(|record| &record.event));
+        self.state = self.tree.fold(&session, &records);
         let known = usize::try_from(self.committed).unwrap_or(usize::MAX);
         self.committed = records.len() as u64;
         self.last_pos = records.last().map_or(0, |record| record.pos);

@@ -32,6 +32,8 @@ pub struct Settings {
     pub budget: Budget,
     /// Which calls are allowed.
     pub permissions: Permissions,
+    /// Where the mode of `permissions` comes from. It decides what a resume remembers.
+    pub mode_origin: ModeOrigin,
     /// Who is asked about calls that a rule or the mode wants to be asked about.
     pub asks: Asks,
     /// Which models agents may choose.
@@ -48,6 +50,18 @@ pub struct Settings {
     pub skills: Skills,
     /// What the project tells all agents that do not ignore it.
     pub instructions: Option<Arc<str>>,
+}
+
+/// Origin of the mode that is in force.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ModeOrigin {
+    /// The configuration sets it. A round that is resumed takes it if it is narrower than the recorded mode.
+    #[default]
+    Configuration,
+    /// The user chose it for this run. Sessions that start with it keep it when they are resumed.
+    Choice,
+    /// Nobody set it. It does not narrow what a session recorded.
+    Default,
 }
 
 /// Who is asked about a call before it runs.
@@ -129,6 +143,7 @@ impl Settings {
             limits: Limits::default(),
             budget: DEFAULT_BUDGET,
             permissions: Permissions { mode: Mode::Edit, ..Permissions::default() },
+            mode_origin: ModeOrigin::default(),
             asks: Asks::Nobody,
             models: Names::Any,
             workspace,

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 pub use blocker::{Blocker, BlockerState};
 pub use codec::DecodeError;
-pub use export::{Cut, ImportError, Imported, export, import};
+pub use export::{Cut, ImportError, Imported, ImportedRound, PendingCall, export, import};
 pub use holder::{Holder, Liveness};
 pub use memory::MemoryStore;
 pub use sqlite::{Checkup, Integrity, SqliteStore};
@@ -372,6 +372,11 @@ pub trait Store: Send + Sync + 'static {
     fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>>;
 
     /// Writes facts as another store had them: `session`, `seq`, `at` and `v` are kept, `pos` is new, in the given
-    /// order. What is already there has to be the same. All or none; returns how many were not there yet.
+    /// order. What is already there has to be the same. All or none; returns how many were not there yet. A tree that
+    /// gets records this way is marked as imported in the same transaction.
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>>;
+
+    /// The position of the last record that [`Store::restore`] added to the tree with this root; none if it never did.
+    /// Records up to there bring no authority.
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>>;
 }

@@ -9,7 +9,9 @@ use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
 use brigade_core::state::Meter;
-use brigade_core::{Agent, Budget, Event, Face, Hash, Limit, Place, Price, SessionId, State, ToolSpec};
+use brigade_core::{
+    Agent, Budget, Event, Face, Hash, Limit, Place, Price, Record, SessionId, State, ToolSpec,
+};
 use futures::channel::mpsc;
 use serde_json::json;
 
@@ -66,6 +68,8 @@ pub(crate) struct Tree {
     pub(crate) model_override: Option<String>,
     /// A mode that narrows what was recorded.
     pub(crate) mode_override: Option<Mode>,
+    /// The last position of the tree that was imported: nothing up to there permits anything.
+    pub(crate) imported: Option<Pos>,
     released: AtomicBool,
     inboxes: Mutex<Map<SessionId, mpsc::UnboundedSender<Inbox>>>,
     kits: Mutex<Map<(Hash, Hash, u32), Arc<Kit>>>,
@@ -199,6 +203,7 @@ impl Tree {
             resumes: Vec::new(),
             model_override: more.model.clone(),
             mode_override: more.mode,
+            imported: None,
             released: AtomicBool::new(false),
             inboxes: Mutex::default(),
             kits: Mutex::default(),
@@ -319,6 +324,7 @@ impl Tree {
     /// Takes over what is known of the log that it goes on with, and counts on where an earlier runner stopped.
     pub(crate) async fn take_up(&mut self, known: &Known) -> Result<(), StoreError> {
         self.known_until = known.last;
+        self.imported = known.imported;
         self.round_after = if known.state.is_running() { 0 } else { known.last };
         self.resumes.clone_from(&known.resumes);
         if !self.settings().faces.has(Face::Spawn) {
@@ -334,11 +340,24 @@ impl Tree {
         Ok(())
     }
 
-    /// Remembers the log of the root for its next round, as it was when the fact at `last` was written.
-    pub(crate) fn remember(&self, state: State, last: Pos) {
+    /// Remembers the log of the root for its next round, as it was when the fact at `last` was written. `started` is a
+    /// position in its last round.
+    pub(crate) fn remember(&self, state: State, started: Pos, last: Pos) {
         let number = (self.last_number.load(Ordering::SeqCst), last);
-        let resumes = self.resumes.clone();
-        self.core.memory.put(Known { state, last, started: 0, resumes, epoch: None, number });
+        let (resumes, imported) = (self.resumes.clone(), self.imported);
+        let known = Known { state, last, started, resumes, epoch: None, mode: None, imported, number };
+        self.core.memory.put(known);
+    }
+
+    /// Folds a log. What an imported part of it permitted for good is forgotten.
+    pub(crate) fn fold(&self, session: &SessionId, records: &[Record]) -> State {
+        let is_imported = |record: &&Record| self.imported.is_some_and(|mark| record.pos <= mark);
+        let foreign = records.iter().take_while(is_imported).count();
+        let (foreign, own) = records.split_at(foreign);
+        let mut state = State::fold(session.clone(), foreign.iter().map(|record| &record.event));
+        state.forget_permissions();
+        own.iter().for_each(|record| state.apply(&record.event));
+        state
     }
 
     /// The milliseconds that nobody ran the tree since the fact at `pos` was written.
@@ -545,7 +564,7 @@ impl Tree {
         self.kit(definition, allowed, depth).map_err(Fatal::Setup)
     }
 
-    async fn definition<T: serde::de::DeserializeOwned>(&self, hash: Hash) -> Result<T, Fatal> {
+    pub(crate) async fn definition<T: serde::de::DeserializeOwned>(&self, hash: Hash) -> Result<T, Fatal> {
         let place = || format!("the definition {hash}");
         let broken = |cause: String| Fatal::Store(StoreError::Broken { place: place(), cause });
         let body = self.store().blob(hash).await.map_err(Fatal::Store)?;

@@ -21,19 +21,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use brigade::core::faces::delegate::SwarmRole;
 use brigade::core::faces::spawn::SpawnConfig;
 use brigade::core::faces::subagent::SubagentConfig;
 use brigade::core::faces::{Extra, Offer};
 use brigade::core::message::Stop;
+use brigade::core::permission::Mode;
 use brigade::core::{
-    Agent, Authority, Budget, Event, Hash, Limit, Price, Record, SessionId, State, Status, Usage,
+    Agent, Authority, Budget, Delegation, Event, Face, Hash, Limit, Price, Record, SessionId, State, Status,
+    Usage,
 };
 use brigade::model::{About, Chunk, Model, ModelError, Request};
-use brigade::store::Holder;
 use brigade::store::memory::MemoryStore;
+use brigade::store::{Holder, export, import};
 use brigade::{Catalogue, Ending, Models, More, Run, RunError, Runtime, Settings, Store, Task, Workspace};
 use futures::stream::{self, BoxStream, StreamExt};
-use support::{CrashStore, check_laws};
+use support::{CrashStore, check_import, check_laws};
 
 /// How many trees a plain run of the tests makes.
 const TREES: u64 = 1_000;
@@ -116,11 +119,16 @@ fn call(dice: &mut Dice, session: &SessionId) -> (String, String) {
     let tools = match dice.below(5) {
         0 => r#", "tools": ["echo"]"#,
         1 => r#", "tools": []"#,
-        2 => r#", "tools": ["echo", "delegate", "nonsense"]"#,
+        2 => r#", "tools": ["echo", "delegate", "grep", "glob", "nonsense"]"#,
         _ => "",
     };
     let helper = |dice: &mut Dice| {
-        let allowed = dice.pick(&["", r#", "allowed_tools": []"#, r#", "allowed_tools": ["echo"]"#]);
+        let allowed = dice.pick(&[
+            "",
+            r#", "allowed_tools": []"#,
+            r#", "allowed_tools": ["echo"]"#,
+            r#", "allowed_tools": ["grep"]"#,
+        ]);
         format!(r#"{{"label": "h", "task_prompt": "help", "max_turns": {}{allowed}"#, 1 + dice.below(3))
     };
     let some_child = format!("{session}.{}-{}", 1 + dice.below(3), dice.below(3));
@@ -139,7 +147,7 @@ fn call(dice: &mut Dice, session: &SessionId) -> (String, String) {
             )
         }
         7 => {
-            let id = dice.pick(&["a", "b", "c", "nobody"]);
+            let id = dice.pick(&["a", "b", "c", "d", "nobody"]);
             ("subagent_dispatch", format!(r#"{{"agent_id": "{id}", "task": "go"{background}}}"#))
         }
         8 => {
@@ -171,7 +179,21 @@ fn settings(dice: &mut Dice, workspace: &Workspace) -> Settings {
     settings.agents = Catalogue::new()
         .with(agent("a", dice.below(3), None))
         .with(agent("b", 1, Some(&["echo", "subagent_dispatch"])))
-        .with(agent("c", 0, Some(&["echo", "message"])));
+        .with(agent("c", 0, Some(&["echo", "message"])))
+        .with(Agent {
+            lend: Some(vec!["echo".to_owned(), "grep".to_owned()]),
+            ..agent("d", 0, Some(&["glob"]))
+        });
+    if dice.one_in(2) {
+        // A root from an agent file: it may lend more than it may use.
+        settings.lead.tools = Some(["echo", "message"].map(str::to_owned).to_vec());
+    }
+    let preset = SwarmRole {
+        tools: ["echo", "grep"].map(str::to_owned).to_vec(),
+        locked: dice.one_in(2),
+        ..SwarmRole::default()
+    };
+    settings.faces.swarm.roles = BTreeMap::from([("Bob".to_owned(), preset)]);
     settings.faces.swarm.max_depth = u32::try_from(dice.below(4)).unwrap();
     settings.faces.swarm.max_concurrent = u32::try_from(dice.below(4)).unwrap();
     settings.faces.subagent = Some(SubagentConfig {
@@ -315,7 +337,7 @@ async fn finish_detached(store: &Arc<CrashStore>, seed: u64, workspace: &Workspa
 async fn check_tree(seed: u64, store: &dyn Store, log: &[Record], max_depth: u32) {
     let mut grants: BTreeMap<&SessionId, (Authority, u32)> = BTreeMap::new();
     for record in log {
-        let Event::Started { grant, depth, parent, .. } = &record.event else { continue };
+        let Event::Started { delegation, grant, depth, parent, .. } = &record.event else { continue };
         let body = store.blob(grant.authority).await.unwrap().expect("an authority is kept with who has it");
         let authority: Authority = serde_json::from_str(&body).unwrap();
         assert!(*depth <= max_depth, "seed {seed}: {} is at depth {depth}", record.session);
@@ -323,13 +345,96 @@ async fn check_tree(seed: u64, store: &dyn Store, log: &[Record], max_depth: u32
             assert!(authority.within(lender), "seed {seed}: {} has more than its parent", record.session);
             assert_eq!(*depth, at + 1, "seed {seed}");
             assert!(*depth <= lender.deepest, "seed {seed}: deeper than its path allows");
+            let more: Vec<&String> = authority.tools.difference(&lender.tools).collect();
+            // `message` follows from whether the parent may lend it, for every role.
+            let is_own = |tool: &&String| delegation.face == Face::Delegate && *tool == "message";
+            assert!(
+                !is_made_up(delegation) || more.iter().all(is_own),
+                "seed {seed}: {} was made up by a model and has {more:?}, which its caller lacks",
+                record.session
+            );
+        }
+        let mut above = parent.clone();
+        while let Some(ancestor) = above {
+            if let Some((ancestor, _)) = grants.get(&ancestor) {
+                assert!(authority.tools.union(&authority.lend).all(|tool| ancestor.lend.contains(tool)));
+            }
+            above = ancestor.parent();
         }
         grants.insert(&record.session, (authority, *depth));
     }
 }
 
+/// Whether neither a preset nor an agent definition of the user stands behind a child.
+fn is_made_up(delegation: &Delegation) -> bool {
+    let is_preset = delegation.face == Face::Delegate && delegation.role.as_deref() == Some("Bob");
+    delegation.agent.is_none() && !is_preset
+}
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// Runs a tree until its process is killed, moves it into another store under narrower settings, and resumes it there.
+/// Returns how many calls were open when it was moved.
+async fn one_import(seed: u64, workspace: &Workspace) -> usize {
+    let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
+    let mut dice = Dice::of(&[b"import", &seed.to_le_bytes()]);
+    let prepared = runtime(&store, seed, workspace).prepare(Task::new("the task")).await.unwrap();
+    let root = prepared.session().clone();
+    store.crash_after(i64::try_from(1 + dice.below(10)).unwrap());
+    let _ = end(prepared.start(), &store).await;
+    store.mend();
+    if store.inner.read(&root, 0).await.unwrap().is_empty() {
+        return 0;
+    }
+    let text = export(&*store.inner, &root).await.unwrap();
+    let there = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
+    let imported = import(&*there.inner, &text).await.unwrap();
+    let mark = there.inner.imported(&root).await.unwrap().unwrap();
+    let mut settings = runtime(&there, seed, workspace).settings().clone();
+    settings.permissions.mode = Mode::Plan;
+    settings.permissions.deny = vec!["grep".parse().unwrap()];
+    settings.budget = Budget { tokens: Limit::AtMost(40_000), ..settings.budget.share(2) };
+    settings.limits.max_depth = settings.limits.max_depth.min(2);
+    if dice.one_in(2) {
+        there.crash_after(i64::try_from(1 + dice.below(10)).unwrap());
+    }
+    for _ in 0..3 {
+        let runtime = runtime(&there, seed, workspace).with_settings(settings.clone());
+        let ended = match runtime.resume(&root, More::default()).await {
+            Ok(run) => end(run, &there).await,
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(ending) => ending.detached.ended().await,
+            Err(RunError::Store(_)) => {}
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+        there.mend();
+    }
+    check_import(&*there.inner, &root, mark, &settings).await;
+    imported.pending.len()
+}
+
+#[test]
+fn random_trees_that_are_imported_run_nothing_that_was_open() {
+    let seeds = match number("TREES_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("TREES").unwrap_or(TREES) / 2,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let workspace = Workspace::open(folder.path()).unwrap();
+    let mut pending = 0;
+    for seed in seeds.clone() {
+        let tree = std::panic::AssertUnwindSafe(one_import(seed, &workspace));
+        let done = runtime.block_on(futures::FutureExt::catch_unwind(tree));
+        pending += done.unwrap_or_else(|_| panic!("the tree of TREES_SEED={seed}"));
+    }
+    if seeds.end - seeds.start > 100 {
+        assert!(pending as u64 > (seeds.end - seeds.start) / 2, "too few calls were open: {pending}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol::v1::schema as acp;
-use brigade::{More, Runtime, Task};
+use brigade::{ModeOrigin, More, Runtime, Task};
 use brigade_core::grant::{Authority, Refusal};
 use brigade_core::permission::Mode;
 use brigade_core::{Agent, Amount, Event, Hop, Record, SessionId};
@@ -177,7 +177,10 @@ impl Seat {
     pub(super) fn runtime(&self) -> Runtime {
         let now = self.now();
         let mut settings = self.desk.runtime.settings().clone();
-        settings.permissions.mode = now.mode;
+        if settings.permissions.mode != now.mode {
+            settings.permissions.mode = now.mode;
+            settings.mode_origin = ModeOrigin::Choice;
+        }
         if now.model.by_person {
             settings.model.clone_from(&now.model.value);
             settings.fallbacks.clear();

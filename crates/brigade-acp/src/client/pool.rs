@@ -1,6 +1,7 @@
 //! The processes there are, and the sessions on them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use agent_client_protocol::v1::schema::{
@@ -9,6 +10,7 @@ use agent_client_protocol::v1::schema::{
 };
 use brigade::external::{External, ExternalTool, Terms};
 use brigade::model::{About, Chunk, Model, ModelError, Request};
+use brigade_core::permission::Mode;
 use brigade_core::{Price, SessionId};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
@@ -16,6 +18,7 @@ use futures::stream::BoxStream;
 use serde_json::{Value, json};
 
 use super::mask::Mask;
+use super::modes::{self, Chosen};
 use super::peer::{Peer, PlaceOn};
 use super::session::Session;
 use super::{Choice, Server, lock, short, tools, turn};
@@ -37,6 +40,14 @@ pub(super) struct Pool {
 struct Running {
     server: Arc<Server>,
     processes: Mutex<Processes>,
+    /// Whether the user was warned that it may act without asking.
+    warned: AtomicBool,
+}
+
+/// A session that was opened, and what the user should know about it.
+pub(super) struct Opened {
+    pub(super) session: Arc<Session>,
+    pub(super) warning: Option<String>,
 }
 
 /// Those that there are, and those that are being started.
@@ -69,7 +80,8 @@ impl Acp {
     pub fn new(servers: impl IntoIterator<Item = Server>) -> Acp {
         let running = |server: Server| {
             let processes = Mutex::default();
-            (server.name.clone(), Arc::new(Running { server: Arc::new(server), processes }))
+            let (name, warned) = (server.name.clone(), AtomicBool::new(false));
+            (name, Arc::new(Running { server: Arc::new(server), processes, warned }))
         };
         let servers: BTreeMap<_, _> = servers.into_iter().map(running).collect();
         let named: Vec<_> = servers
@@ -174,14 +186,19 @@ impl Pool {
     }
 
     /// Opens a session. A process that is found to be gone is replaced once; no prompt was sent to it.
-    pub(super) async fn open(&self, session: &SessionId, target: &Target) -> Result<Arc<Session>, String> {
+    pub(super) async fn open(
+        &self,
+        session: &SessionId,
+        target: &Target,
+        mode: Mode,
+    ) -> Result<Opened, String> {
         let running = self.running(&target.server.name)?;
         let mut attempt = 0;
         let opened = loop {
             attempt += 1;
             let place = running.place(&target.choice.arguments).await?;
             let peer = place.peer.clone();
-            match tokio::time::timeout(target.server.start_time, target.session_on(place)).await {
+            match tokio::time::timeout(target.server.start_time, target.session_on(place, mode)).await {
                 Ok(Ok(opened)) => break opened,
                 Ok(Err(_)) if !peer.is_usable() && attempt == 1 => {}
                 Ok(Err(cause)) => return Err(cause),
@@ -192,8 +209,9 @@ impl Pool {
                 }
             }
         };
-        lock(&self.sessions).insert(session.clone(), opened.clone());
-        Ok(opened)
+        lock(&self.sessions).insert(session.clone(), opened.session.clone());
+        let is_first = |_: &String| !running.warned.swap(true, Ordering::SeqCst);
+        Ok(Opened { warning: opened.warning.filter(is_first), ..opened })
     }
 }
 
@@ -247,7 +265,7 @@ impl Processes {
 }
 
 impl Target {
-    async fn session_on(&self, place: PlaceOn) -> Result<Arc<Session>, String> {
+    async fn session_on(&self, place: PlaceOn, mode: Mode) -> Result<Opened, String> {
         let peer = place.peer.clone();
         let request = NewSessionRequest::new(self.server.workspace.clone());
         let answer = peer.link.request("session/new", &request).await;
@@ -258,22 +276,56 @@ impl Target {
         })?;
         let session = Session::new(answer.session_id.0.to_string(), place);
         peer.link.enter(&session);
-        let chosen = self.choose(&session, &answer, models.as_ref()).await;
-        if let Err(cause) = chosen {
+        let chosen = match self.mode_in(mode, &answer) {
+            Ok((mode, warning)) => self
+                .choose(&session, &answer, models.as_ref(), mode.as_ref())
+                .await
+                .map(|()| Opened { session: session.clone(), warning }),
+            Err(cause) => Err(cause),
+        };
+        if chosen.is_err() {
             session.close().await;
-            return Err(cause);
         }
-        Ok(session)
+        chosen
     }
 
-    /// Puts the session into the mode and on the model that were configured.
+    /// The mode to put a session into, and a warning if nobody knows whether the agent asks in it.
+    fn mode_in(
+        &self,
+        mode: Mode,
+        answer: &NewSessionResponse,
+    ) -> Result<(Option<String>, Option<String>), String> {
+        let offered = modes::offered(answer);
+        let chosen = match modes::choose(mode, self.choice.mode.as_deref(), &offered) {
+            Chosen::Known(chosen) => return Ok((chosen, None)),
+            Chosen::Unknown(chosen) => chosen,
+        };
+        let name = &self.server.name;
+        let offers = if offered.is_empty() { "none".to_owned() } else { short(&offered.join(", ")) };
+        match mode {
+            Mode::Plan if !self.server.allow_in_plan => Err(format!(
+                "cannot start it in mode plan: it offers no mode that is known to be safe (it offers: {offers}). Set \
+                 acp.servers.{name}.allow_in_plan = true to start it all the same, or choose a wider mode."
+            )),
+            _ => Ok((
+                chosen,
+                Some(format!(
+                    "warning: the external agent '{name}' offers no mode that is known to ask first (it offers: \
+                     {offers}); it may act without asking"
+                )),
+            )),
+        }
+    }
+
+    /// Puts the session into this mode and on the model that was configured.
     async fn choose(
         &self,
         session: &Session,
         answer: &NewSessionResponse,
         models: Option<&Value>,
+        mode: Option<&String>,
     ) -> Result<(), String> {
-        if let Some(mode) = &self.choice.mode {
+        if let Some(mode) = mode {
             let known = answer.modes.iter().flat_map(|modes| &modes.available_modes);
             let known: Vec<&str> = known.map(|mode| &*mode.id.0).collect();
             if known.contains(&mode.as_str()) {

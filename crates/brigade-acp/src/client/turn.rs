@@ -11,6 +11,7 @@ use brigade::external::{INTERRUPTED, Reported};
 use brigade::model::{Chunk, ModelError, Request};
 use brigade_core::account::Account;
 use brigade_core::message::Stop;
+use brigade_core::permission::Mode;
 use brigade_core::{Amount, Message, Purpose, Usage};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -19,7 +20,7 @@ use serde_json::Value;
 use super::ask::Question;
 use super::lock;
 use super::mask::Mask;
-use super::pool::{Pool, Target};
+use super::pool::{Opened, Pool, Target};
 use super::session::{Inbound, Session};
 use super::update::Told;
 
@@ -117,8 +118,9 @@ impl Turn {
                 self.out.push_back(Err(ModelError::Fatal(INTERRUPTED.to_owned())));
                 return;
             }
-            None => match self.pool.open(&self.request.session, &self.target).await {
-                Ok(session) => {
+            None => match self.pool.open(&self.request.session, &self.target, self.mode()).await {
+                Ok(Opened { session, warning }) => {
+                    self.out.extend(warning.map(|warning| Ok(Chunk::Waiting(warning))));
                     lock(&session.notes).delivered = users.len();
                     self.prompt(&session, first_words(&self.request));
                     (session, None)
@@ -129,6 +131,11 @@ impl Turn {
         self.out.push_back(Ok(Chunk::Sent));
         let listening = Listening { session, told: Told::default(), later, is_whole: false };
         self.step = Step::Listen(Box::new(listening));
+    }
+
+    /// The mode that the session works in; the narrowest if the request does not say.
+    fn mode(&self) -> Mode {
+        self.request.hop.as_ref().and_then(|hop| hop.mode).unwrap_or_default()
     }
 
     /// Answers what the agent asked, as the calls went.

@@ -78,7 +78,12 @@ pub(crate) fn serve() {
             Some("session/new") => {
                 sessions += 1;
                 note(&format!("new {}", params["cwd"].as_str().unwrap()));
-                let modes = ["plan", "code"].map(|mode| json!({"id": mode, "name": mode}));
+                let names = match start.strip_prefix("modes:") {
+                    Some(names) => names.split(',').filter(|name| !name.is_empty()).collect(),
+                    None => vec!["plan", "code"],
+                };
+                let modes: Vec<Value> =
+                    names.into_iter().map(|mode| json!({"id": mode, "name": mode})).collect();
                 let models = ["small", "large"].map(|model| json!({"value": model, "name": model}));
                 agent.answer(
                     &id,
@@ -94,6 +99,7 @@ pub(crate) fn serve() {
             }
             Some("session/set_mode") => {
                 let mode = params["modeId"].as_str().unwrap().to_owned();
+                note(&format!("mode {mode}"));
                 agent.settings.lock().unwrap().insert(format!("{session} mode"), mode);
                 agent.answer(&id, json!({}));
             }

@@ -76,6 +76,7 @@ fn server(root: &Path) -> Server {
         agents: BTreeMap::new(),
         terms: Terms::default(),
         start_time: Duration::from_secs(10),
+        allow_in_plan: false,
     }
 }
 

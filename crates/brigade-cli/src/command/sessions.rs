@@ -1,6 +1,7 @@
 //! `brigade sessions`: looking at sessions, moving them, removing them.
 
 mod export;
+mod import;
 mod list;
 mod search;
 mod table;
@@ -195,9 +196,9 @@ impl Look<'_> {
         if self.is_text() {
             output::text(root.as_str())?;
             output::note(&format!("{records} records, of which {new} were not here before"));
+            import::notes(&imported).iter().for_each(|note| output::note(note));
         } else {
-            let cut = imported.cut.as_ref().map(|cut| json!({ "line": cut.line, "cause": cut.cause }));
-            output::json(&json!({ "session_id": root, "records": records, "new": new, "cut": cut }))?;
+            output::json(&import::json(&imported))?;
         }
         match imported.cut {
             None => Ok(Exit::Done),

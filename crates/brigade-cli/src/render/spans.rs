@@ -120,7 +120,7 @@ mod tests {
         let facts = [
             (&root, 0, started()),
             (&child, 10, started()),
-            (&root, 1000, Event::Resumed { epoch: 2, downtime: 900 }),
+            (&root, 1000, Event::Resumed { epoch: 2, downtime: 900, mode: None }),
             (&child, 1050, ended()),
             (&root, 1060, ended()),
         ];

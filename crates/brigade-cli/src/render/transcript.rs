@@ -319,7 +319,7 @@ mod tests {
                 started("the task"),
                 called(Purpose::Turn),
                 Event::call_failed(1, 1, CallFault::Interrupted, Spent::default()),
-                Event::Resumed { epoch: 2, downtime: 90_000 },
+                Event::Resumed { epoch: 2, downtime: 90_000, mode: None },
                 replied(1, "", &[("shell", "{\"command\":\"make\"}"), ("shell", "no json")]),
                 asked(first),
                 asked(second),

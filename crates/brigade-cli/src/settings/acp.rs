@@ -42,6 +42,7 @@ struct RawServer {
     tokens: Option<u64>,
     usd: Option<Value>,
     max_agents: u64,
+    allow_in_plan: bool,
     agents: BTreeMap<String, RawAgent>,
 }
 
@@ -192,6 +193,7 @@ impl AcpServer {
             agents,
             terms: self.terms,
             start_time: self.start_time,
+            allow_in_plan: raw.allow_in_plan,
         })
     }
 }

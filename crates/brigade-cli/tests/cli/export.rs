@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Home, text};
+use crate::support::{Home, Running, text};
 use crate::transcript;
 
 fn names(home: &Home) -> Vec<String> {
@@ -275,5 +275,73 @@ fn a_part_of_a_tree_can_be_exported() {
     for link in page.split("href=\"#").skip(1) {
         let place = link.split('"').next().unwrap();
         assert!(page.contains(&format!(" id=\"{place}\"")), "{place}");
+    }
+}
+
+/// A run that waits for an approval is killed and moved: nothing of it runs elsewhere, and the import says what is in it.
+#[test]
+fn imported_session_with_a_pending_command_is_shown_and_never_runs_it() {
+    let script = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "shell"
+arguments = { command = "touch ran" }
+[[reply]]
+text = "{results}"
+"#;
+    let from = Home::new();
+    let wait = ["--set", "permissions.questions=wait", "--mode", "ask"];
+    let mut running = Running::start(&from, script, &wait);
+    running.wait_for("asked");
+    let id = running.session.clone();
+    running.signal(rustix::process::Signal::KILL);
+    running.end();
+    from.brigade(&["answer", &id, "yes"]);
+    let file = from.work().join("tree.jsonl");
+    from.brigade(&["sessions", "export", &id, "-o", file.to_str().unwrap()]).exits(0);
+
+    let to = Home::new();
+    to.write("home/config.toml", "permissions.mode = 'plan'\n");
+    let imported = to.brigade(&["sessions", "import", file.to_str().unwrap()]);
+    imported.exits(0).says("mode ask").says(from.work().to_str().unwrap()).says("never run here");
+    imported.says(r#"shell {"command":"touch ran"}"#);
+    let again = Home::new();
+    let json =
+        again.brigade(&["--output-format", "json", "sessions", "import", file.to_str().unwrap()]).json();
+    assert_eq!((json["mode"].as_str(), json["pending"][0]["tool"].as_str()), (Some("ask"), Some("shell")));
+    to.brigade(&["resume", &id]).exits(0).prints("interrupted, outcome unknown");
+    // It works where the user is, not where the file says.
+    for home in [&from, &to] {
+        assert!(!home.work().join("ran").exists());
+    }
+}
+
+#[test]
+fn configured_mode_that_is_narrower_today_binds_a_resumed_run() {
+    let script = r#"
+[[reply]]
+turn = 1
+attempt = 1
+fault = "hang"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a.txt", content = "x" }
+[[reply]]
+text = "{results}"
+"#;
+    for (flags, is_written) in [(&[][..], false), (&["--mode", "edit"][..], true)] {
+        let home = Home::new();
+        home.write("home/config.toml", "permissions.mode = 'edit'\n");
+        let mut running = Running::start(&home, script, flags);
+        running.wait_for("called");
+        let id = running.session.clone();
+        running.signal(rustix::process::Signal::KILL);
+        running.end();
+        home.write("home/config.toml", "permissions.mode = 'plan'\n");
+        home.brigade(&["resume", &id]).exits(0);
+        assert_eq!(home.work().join("a.txt").exists(), is_written, "{flags:?}");
     }
 }

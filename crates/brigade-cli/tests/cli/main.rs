@@ -22,6 +22,7 @@ mod faces;
 mod formats;
 mod golden;
 mod init;
+mod keys;
 mod loops;
 mod mcp;
 mod mcp_server;

@@ -60,7 +60,7 @@ pub enum Keep {
 pub struct SwarmRole {
     /// The system prompt; an ad-hoc one where it is empty.
     pub system_prompt: String,
-    /// The tools; inherited where it is empty.
+    /// The tools; the caller's own if empty.
     pub tools: Vec<String>,
     /// Whether a call can only narrow the tools.
     pub locked: bool,
@@ -179,7 +179,7 @@ impl SwarmConfig {
                     "tools": {
                         "type": "array",
                         "items": { "type": "string" },
-                        "description": "The only tools that it may use; all that you may lend when absent"
+                        "description": "The only tools that it may use; when absent, those of the role, or yours"
                     }
                 },
                 "required": ["role", "task"]
@@ -250,20 +250,23 @@ impl SwarmConfig {
     /// What the child is to be given, before it is cut down to what the parent may lend.
     pub(super) fn wish(&self, delegation: &Delegation, authority: &Authority) -> Wish {
         let preset = delegation.role.as_deref().and_then(|role| self.preset(role));
-        let preset_tools =
-            preset.map(|preset| names(&preset.tools, &authority.lend)).filter(|tools| !tools.is_empty());
-        let locked = preset.is_some_and(|preset| preset.locked);
-        let tools = match (&delegation.tools, &preset_tools) {
-            (Some(asked), Some(fixed)) if locked => {
+        let defined = preset.map(|preset| names(&preset.tools, &authority.lend)).unwrap_or_default();
+        let has_tools = !defined.is_empty();
+        let locked = has_tools && preset.is_some_and(|preset| preset.locked);
+        let mut lacking = Vec::new();
+        let tools = match &delegation.tools {
+            Some(asked) if locked => {
                 // A name that the parent cannot lend stays in the wish, so that it is reported like any unknown one.
-                let stays = |name: &&String| fixed.contains(name) || !authority.lend.contains(*name);
-                Some(asked.iter().filter(stays).cloned().collect())
+                let stays = |name: &String| defined.contains(name) || !authority.lend.contains(name);
+                let (kept, rest) = asked.iter().cloned().partition(stays);
+                lacking = rest;
+                Some(kept)
             }
-            (Some(asked), _) => Some(asked.clone()),
-            (None, fixed) => fixed.clone(),
+            Some(asked) => Some(asked.clone()),
+            None => has_tools.then(|| defined.clone()),
         };
         let lend = preset.and_then(|preset| preset.lend.as_deref().map(|lend| names(lend, &authority.lend)));
-        Wish { tools, lend, ..Wish::default() }
+        Wish { tools, defined, lacking, lend, ..Wish::default() }
     }
 }
 

@@ -94,17 +94,22 @@ pub fn not_found(id: &str) -> String {
 pub(super) fn equip(part: &Delegation, caller: &Caller<'_>, definition: Agent) -> (Agent, Wish) {
     let named = |list: &[String]| names(list, &caller.authority.lend);
     let own = definition.tools.as_deref().map(named);
-    let tools = match (&part.tools, own) {
-        (Some(asked), Some(own)) => Some(asked.iter().filter(|name| own.contains(name)).cloned().collect()),
+    let mut lacking = Vec::new();
+    let tools = match (&part.tools, &own) {
+        (Some(asked), Some(own)) => {
+            let (kept, rest) = asked.iter().cloned().partition(|name| own.contains(name));
+            lacking = rest;
+            Some(kept)
+        }
         (Some(asked), None) => Some(asked.clone()),
-        (None, own) => own,
+        (None, own) => own.clone(),
     };
     // An agent of this face speaks to the person only where its definition says so.
     let speaks = tools.as_ref().is_some_and(|tools: &Vec<String>| tools.iter().any(|tool| tool == MESSAGE));
     let never = if speaks || part.face != Face::Dispatch { Vec::new() } else { vec![MESSAGE.to_owned()] };
     let lend = definition.lend.as_deref().map(named);
-    let wish =
-        Wish { tools, lend, mode: definition.mode, deny: definition.deny.clone(), never, ..Wish::default() };
+    let (defined, mode, deny) = (own.unwrap_or_default(), definition.mode, definition.deny.clone());
+    let wish = Wish { tools, defined, lacking, lend, mode, deny, never, ..Wish::default() };
     (definition, wish)
 }
 

@@ -115,11 +115,7 @@ impl SpawnConfig {
             _ => prompt,
         };
         let agent = Agent { id: fold(&name), name, prompt, place, ..Agent::default() };
-        let tools = if part.single {
-            Vec::new()
-        } else {
-            caller.authority.tools.intersection(&caller.authority.lend).cloned().collect()
-        };
+        let tools = if part.single { Vec::new() } else { caller.authority.own().into_iter().collect() };
         (agent, Wish { tools: Some(tools), ..Wish::default() })
     }
 }

@@ -329,12 +329,13 @@ fn invalid(cause: serde_json::Error) -> String {
 
 fn whitelist(caller: &Caller<'_>, tools: &[String]) -> Result<Vec<String>, String> {
     let mut allowed = Vec::new();
+    let own_tools = caller.authority.own();
     for written in tools {
         if let Some(own) = [NAME, PARALLEL].into_iter().find(|own| alias::tools(written).contains(own)) {
             return Err(format!("Subagent cannot have '{own}' in allowed_tools"));
         }
-        for name in names(std::slice::from_ref(written), &caller.authority.lend) {
-            if !caller.authority.lend.contains(&name) {
+        for name in names(std::slice::from_ref(written), &own_tools) {
+            if !own_tools.contains(&name) {
                 return Err(format!("Unknown tool in allowed_tools: {}", super::inert(&name, 64)));
             }
             allowed.push(name);
@@ -349,10 +350,11 @@ pub(super) fn equip(part: &Delegation, caller: &Caller<'_>) -> (Agent, Wish) {
     let agent = Agent { id: fold(&label), name: label, prompt: PROMPT.to_owned(), ..Agent::default() };
     let mut tools = match &part.tools {
         Some(tools) => tools.clone(),
-        None => caller.authority.tools.intersection(&caller.authority.lend).cloned().collect(),
+        None => caller.authority.own().into_iter().collect(),
     };
     for own in [NAME, PARALLEL] {
-        if caller.authority.lend.contains(own) && !tools.iter().any(|tool| tool == own) {
+        let is_callers = caller.authority.tools.contains(own) && caller.authority.lend.contains(own);
+        if is_callers && !tools.iter().any(|tool| tool == own) {
             tools.push(own.to_owned());
         }
     }

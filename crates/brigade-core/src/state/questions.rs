@@ -70,6 +70,11 @@ impl State {
         self.seen.as_ref().and_then(|files| files.get(path))
     }
 
+    /// Forgets what was permitted for good, because nobody in this store permitted it.
+    pub fn forget_permissions(&mut self) {
+        self.always.clear();
+    }
+
     /// The id.
     pub fn session(&self) -> &SessionId {
         &self.session

@@ -1343,7 +1343,7 @@ fn hostile_numbers_do_no_harm() {
         Event::call_failed(most, most, transient(), spent),
         Event::Compacted { summary: blob(), keep_from: 0 },
         Event::Compacted { summary: blob(), keep_from: most },
-        Event::Resumed { epoch: u64::MAX, downtime: u64::MAX },
+        Event::Resumed { epoch: u64::MAX, downtime: u64::MAX, mode: None },
     ];
     for purpose in purposes {
         events.push(Event::Called {

@@ -545,7 +545,7 @@ impl Run {
                 default: Answer::Once,
             },
             12 => Event::Compacted { summary: "so far".into(), keep_from: turn },
-            13 => Event::Resumed { epoch: 1, downtime: 1 },
+            13 => Event::Resumed { epoch: 1, downtime: 1, mode: None },
             _ => Event::call_failed(turn, attempt, CallFault::Unaffordable, Spent::default()),
         };
         self.offer(event, world);

@@ -24,6 +24,7 @@ pub(crate) fn samples() -> Vec<Event> {
     let grant = Grant { authority: hash, budget, turns: 7, deadline: Limit::AtMost(1) };
     let text = || Text::from("multi\nline \u{1f}\u{20ac} \"quoted\" \\ \u{0}");
     let delegation = Delegation {
+        configured_mode: Some(brigade_core::permission::Mode::Ask),
         face: Face::Spawn,
         external: Some("server/agent".to_owned()),
         agent: Some("a".to_owned()),
@@ -69,7 +70,7 @@ pub(crate) fn samples() -> Vec<Event> {
             parent: None,
             depth: 0,
         },
-        Event::Resumed { epoch: u64::MAX, downtime: 0 },
+        Event::Resumed { epoch: u64::MAX, downtime: 0, mode: None },
         Event::Replied { turn: 1, reply, spent, waited_ms: 1200 },
         Event::Replied { turn: 1, reply: Reply::default(), spent: Spent::default(), waited_ms: 0 },
         Event::tool_ended(call, ToolOutput::error(text())),

@@ -1,6 +1,8 @@
 //! Grants only shrink.
 
 use super::*;
+use brigade_core::faces::spawn::SpawnConfig;
+use brigade_core::faces::subagent::SubagentConfig;
 use brigade_core::faces::{Caller, Faces};
 use brigade_core::{Agent, Face};
 
@@ -71,9 +73,11 @@ pub(crate) fn authority() -> impl Strategy<Value = Authority> {
 pub(crate) fn wish() -> impl Strategy<Value = Wish> {
     let list = || prop::option::of(vec(tool_name(), 0..8));
     let model = prop::option::of(select(vec!["a/one", "b/three", "c/four"]).prop_map(str::to_owned));
-    (list(), list(), 0u32..9, prop::option::of(mode()), model, vec(tool_name(), 0..3)).prop_map(
-        |(tools, lend, levels, mode, model, never)| Wish {
+    let names = || vec(tool_name(), 0..3);
+    (list(), list(), 0u32..9, prop::option::of(mode()), model, names(), names()).prop_map(
+        |(tools, lend, levels, mode, model, never, defined)| Wish {
             tools,
+            defined,
             lend,
             levels,
             mode,
@@ -101,6 +105,38 @@ pub(crate) fn is_narrower(child: &Authority, parent: &Authority) -> bool {
         && child.paths.iter().all(|path| parent.paths.contains(path))
         && child.network <= parent.network
         && child.speak <= parent.speak
+}
+
+/// Origin of a child: made up by the model, or defined by the user.
+#[derive(Debug, Clone, Copy)]
+enum ChildKind {
+    Adhoc,
+    Helper,
+    Spawned,
+    Preset,
+    Defined,
+}
+
+fn child_kind() -> impl Strategy<Value = ChildKind> {
+    use ChildKind::{Adhoc, Defined, Helper, Preset, Spawned};
+    select(vec![Adhoc, Helper, Spawned, Preset, Defined])
+}
+
+/// The delegation of a child of this kind, and whether it runs the definition.
+fn part_of(kind: ChildKind, tools: Option<Vec<String>>) -> (Delegation, bool) {
+    let (face, role, named) = match kind {
+        ChildKind::Adhoc => (Face::Delegate, "Poet", false),
+        ChildKind::Preset => (Face::Delegate, "Writer", false),
+        ChildKind::Helper => (Face::Subagent, "helper", false),
+        ChildKind::Spawned => (Face::Spawn, "spawned", false),
+        ChildKind::Defined => (Face::Delegate, "coder", true),
+    };
+    (Delegation { face, role: Some(role.to_owned()), tools, ..Delegation::default() }, named)
+}
+
+/// Whether a list names a tool by another name.
+fn stands_for(list: &[String], tool: &str) -> bool {
+    list.iter().any(|name| brigade_core::alias::tools(name).contains(&tool))
 }
 
 proptest! {
@@ -131,9 +167,12 @@ proptest! {
             prop_assert!(depth <= deepest && depth <= child.deepest && child.deepest <= deepest);
             prop_assert!(wish.model.iter().all(|model| parent.models.has(model)));
             prop_assert!(child.tools.iter().chain(&child.lend).all(|tool| !wish.never.contains(tool)));
+            let has = |name: &String| parent.tools.contains(name) || wish.defined.contains(name);
+            prop_assert!(child.tools.iter().all(has), "a tool that neither the parent nor a definition has");
             if let Some(asked) = &wish.tools {
                 prop_assert!(child.tools.iter().all(|tool| asked.contains(tool)));
-                let vain: Vec<&String> = asked.iter().filter(|name| !parent.lend.contains(*name)).collect();
+                let vain: Vec<&String> =
+                    asked.iter().filter(|name| !parent.lend.contains(*name) || !has(name)).collect();
                 prop_assert_eq!(attenuated.unknown.iter().collect::<Vec<_>>(), vain);
             }
             match &wish.lend {
@@ -186,6 +225,59 @@ proptest! {
         prop_assert_eq!(offered, child.tools.contains("delegate") && depth + 1 < max_depth.min(parent.deepest));
         if depth + 1 >= max_depth.min(parent.deepest) {
             prop_assert!(DELEGATION_TOOLS.iter().all(|tool| !child.tools.contains(*tool) && !child.lend.contains(*tool)));
+        }
+    }
+
+    /// A child that the model makes up holds nothing that its caller does not hold; one that the user defined holds only
+    /// what its definition names beside that; every descendant is within what every ancestor may lend.
+    #[test]
+    fn made_up_children_hold_no_tool_that_their_caller_lacks(
+        root in authority(),
+        (preset, defined, lend) in (
+            (vec(tool_name(), 0..6), any::<bool>()),
+            prop::option::of(vec(tool_name(), 0..6)),
+            prop::option::of(vec(tool_name(), 0..6)),
+        ),
+        steps in vec((any::<prop::sample::Index>(), child_kind(), prop::option::of(vec(tool_name(), 0..6))), 1..20),
+    ) {
+        let (tools, locked) = preset;
+        let role = SwarmRole { tools: tools.clone(), locked, lend: lend.clone(), ..SwarmRole::default() };
+        let roles = BTreeMap::from([("Writer".to_owned(), role)]);
+        let faces = Faces {
+            swarm: SwarmConfig { max_depth: 9, roles, ..SwarmConfig::default() },
+            subagent: Some(SubagentConfig { max_depth: 9, ..SubagentConfig::default() }),
+            spawn: Some(SpawnConfig { max_depth: 9, ..SpawnConfig::default() }),
+            ..Faces::default()
+        };
+        let definition = Agent { id: "coder".to_owned(), tools: defined.clone(), lend, ..Agent::default() };
+        let mut nodes: Vec<(Authority, u32, Vec<usize>)> = vec![(root, 0, Vec::new())];
+        for (at, kind, asked) in steps {
+            let at = at.index(nodes.len());
+            let (parent, depth, ancestors) = nodes[at].clone();
+            let agent = Agent::default();
+            let caller = Caller { depth, authority: &parent, agent: &agent, agents: &[] };
+            let (part, named) = part_of(kind, asked);
+            let (_, wish) = faces.equip(&part, &caller, named.then(|| definition.clone()));
+            let Ok(attenuated) = parent.attenuate(&wish, depth + 1) else { continue };
+            let child = attenuated.authority;
+            let written = match kind {
+                ChildKind::Preset => tools.clone(),
+                ChildKind::Defined => defined.clone().unwrap_or_default(),
+                ChildKind::Adhoc | ChildKind::Helper | ChildKind::Spawned => Vec::new(),
+            };
+            let meant = |name: &String| written.contains(name) || stands_for(&written, name);
+            for tool in &child.tools {
+                prop_assert!(parent.tools.contains(tool) || meant(tool), "{:?} got {:?} from nobody", kind, tool);
+            }
+            if matches!(kind, ChildKind::Adhoc | ChildKind::Helper | ChildKind::Spawned) {
+                prop_assert!(child.tools.is_subset(&parent.tools) && child.lend == child.tools);
+            }
+            let line: Vec<usize> = ancestors.into_iter().chain([at]).collect();
+            for ancestor in &line {
+                let lent = &nodes[*ancestor].0.lend;
+                prop_assert!(child.tools.is_subset(lent) && child.lend.is_subset(lent));
+            }
+            nodes.push((child, depth + 1, line));
         }
     }
 

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use brigade_core::permission::Mode;
 use brigade_core::{Event, Hash, Record, SessionId, State};
 
 use crate::maps::Map;
@@ -24,22 +25,40 @@ pub(crate) struct Known {
     pub(crate) resumes: Vec<(Pos, u64)>,
     /// Epoch of the runner that resumed it last.
     pub(crate) epoch: Option<u64>,
+    /// Mode that the user chose for its last round when it was resumed.
+    pub(crate) mode: Option<Mode>,
+    /// Position of the last fact that was imported into its tree.
+    pub(crate) imported: Option<Pos>,
     /// Highest rank of a face-D delegation in its tree, and the position up to which ranks were looked for.
     pub(crate) number: (u32, Pos),
 }
 
 impl Known {
     /// Reads a whole log, and checks that nothing of it is lost.
-    async fn read(store: &dyn Store, session: &SessionId) -> Result<Known, StoreError> {
+    pub(super) async fn read(store: &dyn Store, session: &SessionId) -> Result<Known, StoreError> {
         let records = store.read(session, 0).await?;
         if records.is_empty() {
             return Err(StoreError::Unknown(session.clone()));
         }
         store.verify(session, Child::returned(&records)).await?;
-        let state = State::new(session.clone());
-        let mut known =
-            Known { state, last: 0, started: 0, resumes: Vec::new(), epoch: None, number: (0, 0) };
-        records.iter().for_each(|record| known.apply(record));
+        let imported = store.imported(&session.root_id()).await?;
+        let is_imported = |record: &&Record| imported.is_some_and(|mark| record.pos <= mark);
+        let (foreign, own) = records.split_at(records.iter().take_while(is_imported).count());
+        let mut known = Known {
+            state: State::new(session.clone()),
+            last: 0,
+            started: 0,
+            resumes: Vec::new(),
+            epoch: None,
+            mode: None,
+            imported,
+            number: (0, 0),
+        };
+        foreign.iter().for_each(|record| known.apply(record));
+        if !foreign.is_empty() {
+            known.state.forget_permissions();
+        }
+        own.iter().for_each(|record| known.apply(record));
         Ok(known)
     }
 
@@ -60,10 +79,14 @@ impl Known {
         self.state.apply(&record.event);
         self.last = record.pos;
         match &record.event {
-            Event::Started { .. } => self.started = record.pos,
-            Event::Resumed { epoch, downtime } => {
+            Event::Started { .. } => {
+                self.started = record.pos;
+                self.mode = None;
+            }
+            Event::Resumed { epoch, downtime, mode } => {
                 self.resumes.push((record.pos, *downtime));
                 self.epoch = Some(*epoch);
+                self.mode = mode.or(self.mode);
             }
             _ => {}
         }

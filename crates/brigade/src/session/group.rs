@@ -116,11 +116,34 @@ impl Driver {
         mut part: Delegation,
     ) -> Result<Waiting, ToolOutput> {
         let (kit, agent, warning) = self.kit_for(&part).await?;
+        self.refuse_imported_child(call, index, &part).await?;
         part.agent = part.agent.or(agent);
         part.warnings.extend(warning);
         let cap = kit.agent.max_concurrency.map(|cap| (Arc::from(kit.agent.id.as_str()), cap));
         let lane = Lane { face: part.face, agent: cap };
         Ok(Waiting { call, index, delegation: part.into(), kit, lane })
+    }
+
+    /// Refuses a child whose log would begin with records of an import: what is open in them must not run.
+    async fn refuse_imported_child(
+        &self,
+        call: CallId,
+        index: usize,
+        part: &Delegation,
+    ) -> Result<(), ToolOutput> {
+        if self.tree.imported.is_none() {
+            return Ok(());
+        }
+        let session = self.state.session();
+        for child in [session.child(call), session.child_of_several(call, index)] {
+            let records = self.tree.store().read(&child, 0).await;
+            let records = records.map_err(|error| self.failed(part, error.to_string()))?;
+            if !records.is_empty() && !self.state.loans().contains_key(&child) {
+                let cause = format!("cannot start it: the imported tree already has a session {child}");
+                return Err(self.failed(part, cause));
+            }
+        }
+        Ok(())
     }
 
     /// What a child is equipped with, the definition it runs, and what the caller should know about it. Calls of one
@@ -147,9 +170,7 @@ impl Driver {
             lent.tools.insert(faces::MESSAGE.to_owned());
             lent.lend.insert(faces::MESSAGE.to_owned());
         }
-        let shown = |name: &String| name.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
-        let unknown: Vec<String> = attenuated.unknown.iter().map(shown).collect();
-        let warning = (!unknown.is_empty()).then(|| format!("no such tool to lend: {}", unknown.join(", ")));
+        let warning = tool_warning(&attenuated.unknown, &wish.lacking, &agent.name);
         let kit = self.tree.kit(agent, lent, depth).map_err(|cause| self.failed(part, cause))?;
         kit.can_keep(&self.state.ledger().granted()).map_err(|cause| self.failed(part, cause))?;
         self.last_kit = Some(Box::new(LastKit {
@@ -385,6 +406,20 @@ impl Driver {
         self.part_done(call, None);
         Ok(())
     }
+}
+
+/// The warning about requested tools that a child did not get: unknown ones, and those that its definition lacks.
+fn tool_warning(unknown: &[String], lacking: &[String], agent: &str) -> Option<String> {
+    let shown = |name: &str| name.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
+    let listed = |names: &[String]| names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    let mut warnings = Vec::new();
+    if !unknown.is_empty() {
+        warnings.push(format!("no such tool to lend: {}", listed(unknown)));
+    }
+    if !lacking.is_empty() {
+        warnings.push(format!("not among the tools of '{}': {}", shown(agent), listed(lacking)));
+    }
+    (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
 /// Whether two parts get the same kit.

@@ -11,7 +11,7 @@ use brigade_core::faces::DELEGATION_TOOLS;
 use brigade_core::grant::Grant;
 use brigade_core::state::Round;
 use brigade_core::{
-    Amount, Budget, CallId, Delegation, Event, Face, Limit, Outcome, SessionId, Spent, State, Status,
+    Amount, Budget, CallId, Delegation, Event, Face, Limit, Outcome, SessionId, Spent, Status,
 };
 use futures::FutureExt;
 use tokio::time::Instant;
@@ -419,7 +419,7 @@ async fn take_up(tree: &Arc<Tree>, child: &SessionId, mut round: Round) -> Resul
     }
     let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
     let started_pos = started.map_or(0, |record| record.pos);
-    let state = State::fold(child.clone(), records.iter().map(|record| &record.event));
+    let state = tree.fold(child, &records);
     match state.ended() {
         Some(outcome) => {
             let end = RoundEnd { outcome: outcome.clone(), spent: state.ledger().spent() };

@@ -1,10 +1,11 @@
 //! A tree as lines of JSON, and back. Every line carries what it takes to check it, and the last one says that it is
 //! the last, so that a copy that was cut off is known for what it is.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use brigade_core::{Hash, Record, SessionId};
+use brigade_core::permission::Mode;
+use brigade_core::{Agent, Authority, CallId, Event, Hash, Record, SessionId, State};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -27,6 +28,36 @@ pub struct Imported {
     pub new: u64,
     /// Where the text stops being an export, if it does.
     pub cut: Option<Cut>,
+    /// What the last round of the session at the top says about itself.
+    pub round: Option<ImportedRound>,
+    /// Calls that were open. They are never run here.
+    pub pending: Vec<PendingCall>,
+}
+
+/// What an imported round says about itself. Nothing of it counts here beyond what the configuration allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedRound {
+    /// The id of the agent.
+    pub agent: String,
+    /// Its model, if it names one.
+    pub model: Option<String>,
+    /// The mode it worked in.
+    pub mode: Mode,
+    /// The folder it worked in.
+    pub folder: String,
+}
+
+/// A call that was open when a tree was exported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingCall {
+    /// The session that made it.
+    pub session: SessionId,
+    /// The call.
+    pub call: CallId,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments, as the model wrote them.
+    pub arguments: String,
 }
 
 /// Where a text stops being an export.
@@ -192,8 +223,9 @@ pub async fn import(store: &dyn Store, text: &str) -> Result<Imported, ImportErr
         cut = Some(Cut { line: number + 1, cause: "the text ends before its last line".into() });
     }
     let records = tree.records.len() as u64;
+    let (round, pending) = (tree.round(), tree.pending());
     let new = store.restore(tree.records, tree.blobs.into_values().collect()).await?;
-    Ok(Imported { root: tree.root, records, new, cut })
+    Ok(Imported { root: tree.root, records, new, cut, round, pending })
 }
 
 /// What was read of a text so far.
@@ -231,6 +263,37 @@ impl From<DecodeError> for Bad {
 }
 
 impl Tree {
+    /// What the last round of the session at the top says about itself.
+    fn round(&self) -> Option<ImportedRound> {
+        let own = self.records.iter().rev().filter(|record| record.session == self.root);
+        let (agent, authority) = own.into_iter().find_map(|record| match &record.event {
+            Event::Started { agent, grant, .. } => Some((*agent, grant.authority)),
+            _ => None,
+        })?;
+        let agent: Agent = serde_json::from_str(self.blobs.get(&agent)?).ok()?;
+        let authority: Authority = serde_json::from_str(self.blobs.get(&authority)?).ok()?;
+        let (mode, folder) = (authority.permissions.mode, authority.workspace);
+        Some(ImportedRound { agent: agent.id, model: agent.model, mode, folder })
+    }
+
+    /// The calls that are open in any session.
+    fn pending(&self) -> Vec<PendingCall> {
+        let mut states: BTreeMap<&SessionId, State> = BTreeMap::new();
+        for record in &self.records {
+            let state = states.entry(&record.session).or_insert_with(|| State::new(record.session.clone()));
+            state.apply(&record.event);
+        }
+        let mut pending = Vec::new();
+        for (session, state) in states.into_iter().filter(|(_, state)| state.is_running()) {
+            for call in state.unanswered() {
+                let Some(written) = state.tool_call(call) else { continue };
+                let (tool, arguments) = (written.name.clone(), written.arguments.to_string());
+                pending.push(PendingCall { session: session.clone(), call, tool, arguments });
+            }
+        }
+        pending
+    }
+
     fn take(&mut self, line: &str) -> Result<(), Bad> {
         let bad = |cause: &str| Err(Bad::Line(cause.into()));
         let Some(line) = line.strip_suffix('\n') else { return bad("the line is cut") };

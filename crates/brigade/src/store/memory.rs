@@ -33,6 +33,8 @@ struct Logs {
     leases: BTreeMap<SessionId, LeaseRow>,
     /// The highest position that was ever removed.
     removed: Pos,
+    /// Trees that got records from elsewhere, and the position of the last such record.
+    imported: HashMap<SessionId, Pos>,
     /// The latest time that anybody told: the only clock there is.
     now: u64,
 }
@@ -150,6 +152,7 @@ impl Logs {
             }
         }
         self.order.retain(|_, (session, _)| self.sessions.contains_key(session));
+        self.imported.retain(|root, _| self.sessions.keys().any(|session| root.contains(session)));
         self.blobs.retain(|hash, _| self.names.values().any(|names| names.contains(hash)));
         Ok(())
     }
@@ -182,7 +185,11 @@ impl Logs {
         }
         let count = new.len() as u64;
         let children = Child::returned(&new);
-        new.into_iter().for_each(|record| self.push(record));
+        for record in new {
+            let root = record.session.root_id();
+            self.push(record);
+            self.imported.insert(root, self.last_pos);
+        }
         if children.iter().any(|child| !self.sessions.contains_key(&child.session)) {
             // Removed where the tree comes from.
             self.removed = self.last_pos;
@@ -342,5 +349,9 @@ impl Store for MemoryStore {
         let result = self.logs().restore(records, blobs);
         self.stir();
         Box::pin(ready(result))
+    }
+
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>> {
+        self.answer(|logs| Ok(logs.imported.get(root).copied()))
     }
 }

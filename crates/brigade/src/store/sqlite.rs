@@ -4,6 +4,7 @@ mod access;
 mod batch;
 mod checkpoint;
 mod checkup;
+mod imported;
 mod ledger;
 mod lock;
 mod reader;
@@ -232,5 +233,10 @@ impl Store for SqliteStore {
             Ok(job) => self.write(move |ledger| ledger.restore(&job)),
             Err(error) => Box::pin(ready(Err(schema::broken(&self.place, error.to_string())))),
         }
+    }
+
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>> {
+        let root = root.clone();
+        Box::pin(self.read_with(move |snapshot| snapshot.imported(&root)))
     }
 }

@@ -14,6 +14,7 @@ mod faces;
 mod far;
 mod fence;
 mod hops;
+mod imported;
 mod long;
 mod lost_updates;
 mod questions;

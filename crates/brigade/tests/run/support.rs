@@ -1,13 +1,13 @@
 //! A stage for runs: a store that can fall over, a model that counts, and questions to a finished tree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brigade::core::event::Answer;
-use brigade::core::{Event, Hash, Record, SessionId};
+use brigade::core::{Authority, Event, Hash, Record, SessionId};
 use brigade::model::script::Script;
 use brigade::model::{About, Chunk, Model, ModelError, Request};
 use brigade::store::memory::MemoryStore;
@@ -134,6 +134,38 @@ pub(crate) fn check_laws(log: &[Record]) {
             state.apply(event);
             let ledger = state.ledger();
             assert!(ledger.granted().fits(ledger.committed()), "{session}: more committed than granted");
+        }
+    }
+}
+
+/// Nothing that was open when a tree was imported runs, and no round that begins here has more than is configured.
+pub(crate) async fn check_import(store: &dyn Store, root: &SessionId, mark: u64, settings: &Settings) {
+    let log = store.tail(root, 0, usize::MAX).await.unwrap();
+    let mut foreign = BTreeSet::new();
+    for record in &log {
+        match &record.event {
+            Event::Replied { turn, .. } if record.pos <= mark => {
+                foreign.insert((record.session.clone(), *turn));
+            }
+            Event::ToolStarted { call, .. } | Event::Delegated { call, .. } if record.pos > mark => {
+                assert!(
+                    !foreign.contains(&(record.session.clone(), call.turn)),
+                    "{} ran {call}",
+                    record.session
+                );
+            }
+            Event::Started { grant, .. } if record.pos > mark => {
+                let body = store.blob(grant.authority).await.unwrap().unwrap();
+                let authority: Authority = serde_json::from_str(&body).unwrap();
+                assert!(authority.permissions.mode <= settings.permissions.mode, "{}", record.session);
+                assert!(
+                    settings.permissions.deny.iter().all(|rule| authority.permissions.deny.contains(rule))
+                );
+                assert_eq!(grant.budget.min(settings.budget), grant.budget, "{}", record.session);
+                assert_eq!(authority.workspace, settings.workspace.root().to_string_lossy());
+                assert!(authority.deepest <= settings.limits.max_depth);
+            }
+            _ => {}
         }
     }
 }
@@ -307,5 +339,8 @@ impl Store for CrashStore {
     }
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
         self.guard(|| self.inner.restore(records, blobs))
+    }
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>> {
+        self.guard(|| self.inner.imported(root))
     }
 }

@@ -398,7 +398,7 @@ fn turns(turns: u64) -> Spent {
 }
 
 fn replied(turn: u32, spent: Spent) -> Event {
-    Event::Replied { turn, reply: Reply::default(), spent }
+    Event::Replied { turn, reply: Reply::default(), spent, waited_ms: 0 }
 }
 
 fn ended(spent: Spent) -> Event {
@@ -423,7 +423,7 @@ async fn totals_are_the_sum_of_rounds_and_of_open_branches(store: &dyn Store) {
     let (top, other) = (root(1), root(2));
     let own = lease(store, &top).await;
     let mut length = 0;
-    let mut append = async |session: &SessionId, from: u64, events: Vec<Event>| {
+    let append = async |session: &SessionId, from: u64, events: Vec<Event>| {
         let count = events.len() as u64;
         store.append(led(&own, session, from, events)).await.unwrap();
         from + count

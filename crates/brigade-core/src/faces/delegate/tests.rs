@@ -325,12 +325,50 @@ fn c10_call_tools_beat_preset() {
 }
 
 #[test]
-fn c10_absent_lists_inherit_all_that_the_parent_may_lend() {
+fn c10_absent_lists_inherit_the_callers_own_tools() {
     let swarm = presets();
-    let mut inherited = root().lend;
+    let mut inherited = root().tools;
     inherited.retain(|name| !DELEGATION_TOOLS.contains(&name.as_str()));
     assert_eq!(given(&swarm, &call("thinker", None)), inherited);
     assert_eq!(given(&swarm, &call("no such preset", None)), inherited);
+    let reader = Authority { tools: set(&["read_file", NAME]), ..root() };
+    for role in ["thinker", "no such preset"] {
+        let child = reader.attenuate(&wish(&swarm, &call(role, None), 1, &reader), 1).unwrap();
+        assert_eq!(child.authority.tools, set(&["read_file"]), "{role}");
+    }
+}
+
+#[test]
+fn adhoc_role_under_a_narrow_caller_gets_none_of_what_the_caller_only_lends() {
+    let swarm = presets();
+    let reader = Authority { tools: set(&["read_file", NAME]), ..root() };
+    let asked = call("no such preset", Some(&["read_file", "write_file", "shell"]));
+    let child = reader.attenuate(&wish(&swarm, &asked, 1, &reader), 1).unwrap();
+    assert_eq!(child.authority.tools, set(&["read_file"]));
+    assert_eq!(child.authority.lend, set(&["read_file"]));
+    assert_eq!(child.unknown, list(&["write_file", "shell"]));
+}
+
+#[test]
+fn unlocked_preset_under_a_narrow_caller_stays_within_its_own_and_the_callers_tools() {
+    let swarm = presets();
+    let reader = Authority { tools: set(&["read_file", NAME]), ..root() };
+    let child = |tools: Option<&[&str]>| {
+        reader.attenuate(&wish(&swarm, &call("researcher", tools), 1, &reader), 1).unwrap()
+    };
+    // The user wrote what the preset has, so a root lends it even if it does not use it.
+    assert_eq!(child(None).authority.tools, set(&["web_search", "web_fetch"]));
+    let asked = child(Some(&["web_fetch", "read_file", "shell"]));
+    assert_eq!(asked.authority.tools, set(&["web_fetch", "read_file"]));
+    assert_eq!(asked.unknown, list(&["shell"]));
+}
+
+#[test]
+fn locked_preset_that_lacks_requested_tools_names_them() {
+    let (swarm, parent) = (presets(), root());
+    let wish = wish(&swarm, &call("writer", Some(&["read_file", "shell", "teleport"])), 1, &parent);
+    assert_eq!(wish.lacking, list(&["shell"]));
+    assert_eq!(parent.attenuate(&wish, 1).unwrap().unknown, list(&["teleport"]));
 }
 
 #[test]

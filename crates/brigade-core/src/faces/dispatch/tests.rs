@@ -288,6 +288,42 @@ fn c84_a_definition_may_use_other_names() {
 }
 
 #[test]
+fn definition_without_tools_gets_the_callers_own() {
+    let mut planner = Someone::knowing(&[named("open")]);
+    planner.authority.tools = set(&["read_file", NAME]);
+    let child = planner.child(&Faces::default(), NAME, r#"{"agent_id":"open","task":"x"}"#);
+    assert_eq!(child.plain_tools(), set(&["read_file"]));
+}
+
+#[test]
+fn definition_that_lacks_requested_tools_names_them() {
+    let coder = crate::agent::Agent { tools: Some(list(&["read_file"])), ..named("coder") };
+    let root = Someone::knowing(std::slice::from_ref(&coder));
+    let part = Delegation {
+        face: Face::Delegate,
+        role: Some("Coder".to_owned()),
+        tools: Some(list(&["read_file", "shell", "teleport"])),
+        ..Delegation::default()
+    };
+    let (_, wish) = Faces::default().equip(&part, &root.caller(), Some(coder));
+    assert_eq!(wish.tools, Some(list(&["read_file"])));
+    assert_eq!(wish.lacking, list(&["shell", "teleport"]));
+}
+
+#[test]
+fn definition_with_a_wider_lend_passes_on_what_its_caller_may_lend() {
+    let lead = crate::agent::Agent {
+        tools: Some(list(&["read_file"])),
+        lend: Some(list(&["read_file", "shell", "teleport"])),
+        ..named("lead2")
+    };
+    let root = Someone::knowing(&[lead]);
+    let child = root.child(&Faces::default(), NAME, r#"{"agent_id":"lead2","task":"x"}"#);
+    assert_eq!(child.authority.tools, set(&["read_file"]));
+    assert_eq!(child.authority.lend, set(&["read_file", "shell"]));
+}
+
+#[test]
 fn c85_what_a_caller_lends_decides_not_what_it_uses() {
     let coder = crate::agent::Agent { tools: Some(list(&["read_file", "shell"])), ..named("coder") };
     let mut planner = Someone::knowing(&[coder]);

@@ -184,11 +184,13 @@ fn c25_default_filter_is_what_the_parent_may_use() {
 fn c26_whitelist_is_exactly_that_and_this_faces_own() {
     let child = Someone::root().child(&all_faces(), NAME, &with("allowed_tools", json!(["grep", "shell"])));
     assert_eq!(child.authority.tools, set(&["grep", "shell", NAME, PARALLEL]));
-    // The list is taken out of what the parent may lend, even where it may not use it itself.
+    // A helper has no definition of the user: the caller's own tools bound it, also if the caller may lend more.
     let mut planner = Someone::root();
     planner.authority.tools = set(&["read_file", NAME]);
-    let child = planner.child(&all_faces(), NAME, &with("allowed_tools", json!(["shell"])));
-    assert_eq!(child.plain_tools(), set(&["shell"]));
+    let child = planner.child(&all_faces(), NAME, &with("allowed_tools", json!(["read_file"])));
+    assert_eq!(child.authority.tools, set(&["read_file", NAME]));
+    let refusal = planner.refused(&all_faces(), NAME, &with("allowed_tools", json!(["shell"])));
+    assert_eq!(refusal, "Unknown tool in allowed_tools: shell");
 }
 
 #[test]
@@ -422,6 +424,7 @@ fn c84_other_names_of_tools_in_a_whitelist() {
 fn c84_an_exact_name_beats_another_meaning_of_it() {
     let mut root = Someone::root();
     root.authority.lend.insert("search".to_owned());
+    root.authority.tools.insert("search".to_owned());
     let child = root.child(&all_faces(), NAME, &with("allowed_tools", json!(["search"])));
     assert_eq!(child.plain_tools(), set(&["search"]));
 }

@@ -114,6 +114,11 @@ impl<'a> Ledger<'a> {
         Ok(Ledger { connection, times, known, next_pos: last + 1, written: Written::default() })
     }
 
+    /// The position of the last fact that was written.
+    pub(super) fn last_pos(&self) -> Option<u64> {
+        self.next_pos.checked_sub(1)
+    }
+
     /// Ends the work, and keeps where the next one begins.
     pub(super) fn done(self) -> Written {
         self.known.last_pos = Some(self.next_pos - 1);

@@ -26,6 +26,7 @@ impl Ledger<'_> {
         }
         if !has_facts(self.connection, &root.root_id())? {
             named.extend(self.forget_names(&tree_name(root))?);
+            self.forget_import(&root.root_id())?;
         }
         for hash in named {
             self.connection

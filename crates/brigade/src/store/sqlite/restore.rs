@@ -74,6 +74,10 @@ impl Ledger<'_> {
         if !new.is_empty() {
             self.note_removed(&job.children)?;
         }
+        if let Some(last) = self.last_pos().filter(|_| !new.is_empty()) {
+            let grown: HashSet<SessionId> = new.iter().map(|entry| entry.session.root_id()).collect();
+            grown.iter().try_for_each(|root| self.mark_imported(root, last))?;
+        }
         self.written.stirs |= !new.is_empty();
         Ok(new.len() as u64)
     }

@@ -256,6 +256,61 @@ async fn c85_a_planner_lends_what_it_does_not_use_unless_it_says_so() {
     }
 }
 
+/// `tools` of an agent file bind what it makes up, also if it runs at the top.
+#[tokio::test]
+async fn root_with_a_whitelist_gives_no_other_tool_to_children_it_makes_up() {
+    let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
+    let wants = json!(["read_file", "write_file", "shell"]);
+    let made_up = [
+        ("delegate", json!({ "role": "Adhoc", "task": "go", "tools": wants })),
+        ("delegate", json!({ "role": "Bare", "task": "go" })),
+        ("delegate", json!({ "role": "Preset", "task": "go" })),
+        ("subagent", json!({ "label": "Helper", "task_prompt": "go", "allowed_tools": wants })),
+        helper("Heir"),
+        spawn("Spawned"),
+        dispatch("open"),
+    ];
+    let names = ["Adhoc", "Bare", "Preset", "Heir", "Spawned", "open"];
+    let mut replies = vec![calls("reader", 1, &made_up), says("reader", "{results}")];
+    replies.extend(names.iter().map(|name| calls(name, 1, &write)));
+    replies.push(json!({ "text": "done" }));
+    let scene = Scene::with(&replies, |settings| {
+        settings.permissions.mode = Mode::Auto;
+        settings.agents = Catalogue::new().with(agent("open"));
+        settings.faces.swarm.roles =
+            [("Preset".to_owned(), brigade::core::faces::delegate::SwarmRole::default())].into();
+    });
+    let reader = Agent { tools: Some(list(&["read_file"])), ..agent("reader") };
+    let ending = scene.run_task(Task::new("read").agent(reader)).await;
+    assert!(!scene.folder.path().join("x.txt").exists());
+    let answers = scene.answers(&ending.session).await;
+    assert_eq!(answers[0], "[Adhoc]: done\n(warning: no such tool to lend: write_file, shell)");
+    assert_eq!(answers[3], "Unknown tool in allowed_tools: write_file");
+    for name in names {
+        let request = scene.requests(name).remove(0);
+        let foreign = |tool: &&String| !matches!(tool.as_str(), "read_file" | "message");
+        let foreign: Vec<&String> = request.tools.iter().filter(foreign).collect();
+        let delegates = |tool: &&String| brigade::core::faces::DELEGATION_TOOLS.contains(&tool.as_str());
+        assert!(foreign.iter().all(delegates), "{name} has {foreign:?}");
+        assert!(request.tools.iter().any(|tool| tool == "read_file"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn definition_that_lacks_requested_tools_is_reported_to_the_caller() {
+    let call = ("delegate", json!({ "role": "Coder", "task": "go", "tools": ["read_file", "write_file"] }));
+    let scene = Scene::with(
+        &[calls("lead", 1, &[call]), says("lead", "{results}"), json!({ "text": "done" })],
+        |settings| {
+            let coder = Agent { tools: Some(list(&["read_file"])), ..agent("coder") };
+            settings.agents = Catalogue::new().with(coder);
+        },
+    );
+    let ending = scene.run().await;
+    let answers = scene.answers(&ending.session).await;
+    assert_eq!(answers[0], "[Coder]: done\n(warning: not among the tools of 'coder': write_file)");
+}
+
 /// The report and the single generation have no tools.
 #[tokio::test]
 async fn c65_reports_and_single_generations_are_asked_without_tools() {

@@ -1,0 +1,66 @@
+//! What an import shows: where the tree worked, how freely, and what was open in it.
+
+use brigade::store::{Imported, PendingCall};
+use serde_json::{Value, json};
+
+use crate::safe;
+
+/// How many open calls are named.
+const SHOWN_CALLS: usize = 10;
+
+/// Notes for the user.
+pub(super) fn notes(imported: &Imported) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(round) = &imported.round {
+        let model = round.model.as_deref().unwrap_or("not named");
+        notes.push(format!(
+            "it says: agent {}, model {}, mode {}, folder {}",
+            safe::line(&round.agent),
+            safe::line(model),
+            round.mode,
+            safe::line(&round.folder)
+        ));
+        notes.push(
+            "Resuming it takes your own configuration and the current folder, whatever it says.".to_owned(),
+        );
+    }
+    let line = |call: &PendingCall| {
+        format!(
+            "pending, never run here: {} [{}] {} {}",
+            call.session,
+            call.call,
+            safe::line(&call.tool),
+            safe::line(&call.arguments)
+        )
+    };
+    notes.extend(imported.pending.iter().take(SHOWN_CALLS).map(line));
+    if imported.pending.len() > SHOWN_CALLS {
+        notes.push(format!("{} more pending calls", imported.pending.len() - SHOWN_CALLS));
+    }
+    notes
+}
+
+/// The same for programs.
+pub(super) fn json(imported: &Imported) -> Value {
+    let cut = imported.cut.as_ref().map(|cut| json!({ "line": cut.line, "cause": cut.cause }));
+    let round = imported.round.as_ref();
+    let pending = imported.pending.iter().map(|call| {
+        json!({
+            "session_id": call.session,
+            "call": call.call.to_string(),
+            "tool": call.tool,
+            "arguments": call.arguments,
+        })
+    });
+    json!({
+        "session_id": imported.root,
+        "records": imported.records,
+        "new": imported.new,
+        "cut": cut,
+        "agent": round.map(|round| &round.agent),
+        "model": round.and_then(|round| round.model.as_ref()),
+        "mode": round.map(|round| round.mode.as_str()),
+        "folder": round.map(|round| &round.folder),
+        "pending": pending.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,77 @@
+//! Keys stay in the process that was given them.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::{Command, Stdio};
+
+use crate::support::{Done, Home};
+
+const NOBODY: u32 = 65_534;
+const KEY: &str = "sk-canary-of-the-runner";
+
+/// Looks through the environment of every process that the command can see.
+const SNOOP: &str = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "shell"
+arguments = { command = "echo snooped; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep canary; true" }
+[[reply]]
+text = "{results}"
+"#;
+
+/// A command as an ordinary user, whoever runs the tests: root reads everything.
+fn as_ordinary_user(plain: &Command) -> Command {
+    let mut command = if rustix::process::getuid().is_root() {
+        let (id, mut command) = (NOBODY.to_string(), Command::new("setpriv"));
+        command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(plain.get_program());
+        command
+    } else {
+        Command::new(plain.get_program())
+    };
+    command.args(plain.get_args()).env_clear();
+    for (name, value) in plain.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    command.current_dir(plain.get_current_dir().unwrap());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Gives the folders of a home to the ordinary user.
+fn give_away(home: &Home) {
+    let top = home.home().parent().unwrap().to_owned();
+    for folder in [top, home.home(), home.work()] {
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+        if rustix::process::getuid().is_root() {
+            chown(&folder, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn command_of_an_agent_cannot_read_keys_from_the_runner() {
+    let home = Home::new();
+    let model = home.script(SNOOP);
+    give_away(&home);
+    let mut command = as_ordinary_user(&home.command(&["run", "--model", &model, "--mode", "auto", "look"]));
+    let done = Done::of(command.env("ANTHROPIC_API_KEY", KEY).output().unwrap());
+    // That the command ran, under its guard, shows that an ordinary user can still use all of it.
+    done.exits(0).prints("snooped");
+    assert!(!done.stdout.contains(KEY), "{}", done.stdout);
+}
+
+/// The snooping itself works: a key in a process that does not hide it is found.
+#[test]
+fn command_of_an_agent_sees_the_environment_of_an_unprotected_process() {
+    let home = Home::new();
+    let model = home.script(SNOOP);
+    give_away(&home);
+    let mut sleeper = Command::new("sleep");
+    sleeper.arg("30").env("OPEN_KEY", "canary-in-the-open").current_dir(home.work());
+    let mut sleeper = as_ordinary_user(&sleeper).spawn().unwrap();
+    let mut command = as_ordinary_user(&home.command(&["run", "--model", &model, "--mode", "auto", "look"]));
+    let done = Done::of(command.output().unwrap());
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    done.exits(0).prints("canary-in-the-open");
+}

@@ -1,0 +1,169 @@
+//! Authority of rounds that are resumed: none comes from an import, and the narrower of two modes counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use brigade_core::faces::settle_model;
+use brigade_core::grant::Authority;
+use brigade_core::permission::Mode;
+use brigade_core::state::Round;
+use brigade_core::{Agent, Event, Outcome, Record, SessionId, Spent};
+
+use super::{Known, More, RunError, Runtime, fold};
+use crate::settings::ModeOrigin;
+use crate::store::{Append, Expect, Lease, Pos, StoreError};
+use crate::tree::Tree;
+
+/// The words that begin the first round of an imported session here.
+pub(super) const WORDS: &str = "This session was imported from another place. Calls that were open there were not run \
+again, and their outcome is unknown. Pick the task up where you left it and finish it.";
+
+/// The cause that open work of an imported tree is closed with.
+const CAUSE: &str = "it was open when this session was imported, and is not run here";
+
+/// The agent and the authority of the last round.
+pub(super) struct Last {
+    pub(super) agent: Agent,
+    pub(super) authority: Authority,
+}
+
+impl Runtime {
+    /// Ends the rounds of an imported tree that were open when it was imported: no call of theirs runs here. Returns the
+    /// last imported position, if the tree was imported.
+    pub(super) async fn close_imported(
+        &self,
+        session: &SessionId,
+        lease: &Lease,
+        now: u64,
+    ) -> Result<Option<Pos>, StoreError> {
+        let store = &self.core.store;
+        let Some(mark) = store.imported(&session.root_id()).await? else { return Ok(None) };
+        let mut waiting = vec![session.clone()];
+        let mut open = BTreeSet::new();
+        while let Some(next) = waiting.pop() {
+            let records = store.read(&next, 0).await?;
+            if is_open(&next, &records, mark) && open.insert(next.clone()) {
+                let state = fold(&next, &records);
+                let below = state.loans().keys().filter(|child| next.contains(child) && **child != next);
+                waiting.extend(below.cloned());
+            }
+        }
+        let mut ended = BTreeMap::new();
+        // An id begins with that of its parent, so children come before those that wait for them.
+        for session in open.iter().rev() {
+            self.close(session, lease, mark, now, &mut ended).await?;
+        }
+        Ok(Some(mark))
+    }
+
+    /// Ends the open round of one session, and notes how its last round ended.
+    async fn close(
+        &self,
+        session: &SessionId,
+        lease: &Lease,
+        mark: Pos,
+        now: u64,
+        ended: &mut BTreeMap<SessionId, (Outcome, Spent)>,
+    ) -> Result<(), StoreError> {
+        loop {
+            let records = self.core.store.read(session, 0).await?;
+            let state = fold(session, &records);
+            if !is_open(session, &records, mark) {
+                let end = state.ended().map(|outcome| (outcome.clone(), state.ledger().spent()));
+                ended.extend(end.map(|end| (session.clone(), end)));
+                return Ok(());
+            }
+            let facts = state.abandon(CAUSE, ended);
+            if !matches!(facts.last(), Some(Event::Ended { .. })) {
+                let cause = "its open round cannot be ended".to_owned();
+                return Err(StoreError::Damaged { session: session.clone(), seq: state.length(), cause });
+            }
+            let append = Append {
+                session: session.clone(),
+                expect: Expect::Length(state.length()),
+                events: Arc::new(facts),
+                blobs: Vec::new(),
+                lease: Some(lease.clone()),
+                at: now,
+            };
+            match self.core.store.append(append).await {
+                // Words from outside may come in between; then it is tried again.
+                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The agent and the authority that the next round follows from. Those of an imported round are data of somebody
+    /// else: the address and the key of a model count only if the user's own definition has them.
+    pub(super) async fn last_round(
+        &self,
+        tree: &Tree,
+        round: &Round,
+        is_imported: bool,
+        more: &More,
+    ) -> Result<Last, RunError> {
+        if !is_imported {
+            let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
+            return Ok(Last { agent: kit.agent.clone(), authority: kit.authority.clone() });
+        }
+        let mut agent: Agent = tree.definition(round.agent).await?;
+        let authority: Authority = tree.definition(round.grant.authority).await?;
+        let settings = &self.core.settings;
+        let mut own = settings.agents.load(&agent.id).unwrap_or_default();
+        settle_model(&mut own, &Agent { model: Some(settings.model.clone()), ..Agent::default() });
+        if (&own.api_base, &own.key_of, &own.model) != (&agent.api_base, &agent.key_of, &agent.model) {
+            agent.api_base = None;
+            agent.key_of = None;
+        }
+        let model = more.model.as_ref().or(agent.model.as_ref());
+        match model.filter(|model| !settings.models.has(model)) {
+            Some(model) => Err(RunError::Setup(format!(
+                "cannot resume this imported session: its model '{model}' is not among the models that you allow. \
+                 Choose another with --model."
+            ))),
+            None => Ok(Last { agent, authority }),
+        }
+    }
+
+    /// The mode that a round that begins now records as configured; none if the user chose it for the run.
+    pub(super) fn configured_mode(&self) -> Option<Mode> {
+        let settings = &self.core.settings;
+        (settings.mode_origin != ModeOrigin::Choice).then_some(settings.permissions.mode)
+    }
+
+    /// The mode that narrows an open round: one that the user chose for it when it was resumed, now or before, or the
+    /// configured one, if the round began with a configured one.
+    pub(super) fn mode_of_open_round(&self, known: &Known, more: &More) -> Option<Mode> {
+        let configured = known.state.round().and_then(|round| round.delegation.configured_mode);
+        more.mode.or(known.mode).or_else(|| configured.and_then(|_| self.narrowing_mode()))
+    }
+
+    /// The mode of a next round: the chosen one, or as free as the last round was, within what is configured.
+    pub(super) fn mode_of_next_round(
+        &self,
+        then: &Authority,
+        configured: Option<Mode>,
+        is_imported: bool,
+        more: &More,
+    ) -> Mode {
+        let recorded = then.permissions.mode;
+        let bound = match (is_imported, configured) {
+            (true, _) => Some(self.core.settings.permissions.mode),
+            (false, Some(_)) => self.narrowing_mode(),
+            (false, None) => None,
+        };
+        more.mode.unwrap_or_else(|| bound.map_or(recorded, |bound| recorded.min(bound)))
+    }
+
+    fn narrowing_mode(&self) -> Option<Mode> {
+        let settings = &self.core.settings;
+        (settings.mode_origin == ModeOrigin::Configuration).then_some(settings.permissions.mode)
+    }
+}
+
+/// Whether the last round of a session is open and was imported.
+fn is_open(session: &SessionId, records: &[Record], mark: Pos) -> bool {
+    let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
+    started.is_some_and(|record| record.pos <= mark) && fold(session, records).is_running()
+}

@@ -1,0 +1,40 @@
+//! The mark of imported trees. Its table is made by the first import, so that stores without one need no upgrade.
+
+use brigade_core::SessionId;
+use rusqlite::params;
+
+use super::ledger::Ledger;
+use super::reader::Snapshot;
+use crate::store::{Pos, StoreError};
+
+impl Ledger<'_> {
+    /// Marks a tree: all its records up to this position come from an import.
+    pub(super) fn mark_imported(&self, root: &SessionId, pos: Pos) -> rusqlite::Result<()> {
+        self.connection.execute_batch(
+            "CREATE TABLE IF NOT EXISTS imported (root TEXT PRIMARY KEY, pos INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+        )?;
+        self.connection
+            .prepare_cached("INSERT OR REPLACE INTO imported (root, pos) VALUES (?, ?)")?
+            .execute(params![root.as_str(), pos])?;
+        Ok(())
+    }
+
+    /// Forgets the mark of a tree of which nothing is left.
+    pub(super) fn forget_import(&self, root: &SessionId) -> rusqlite::Result<()> {
+        if self.connection.table_exists(None, "imported")? {
+            self.connection.execute("DELETE FROM imported WHERE root = ?", [root.as_str()])?;
+        }
+        Ok(())
+    }
+}
+
+impl Snapshot<'_> {
+    /// The position up to which the records of a tree come from an import.
+    pub(super) fn imported(&self, root: &SessionId) -> Result<Option<Pos>, StoreError> {
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'imported'";
+        if self.one(sql, [], |row| row.get::<_, u32>(0))? != Some(1) {
+            return Ok(None);
+        }
+        self.one("SELECT pos FROM imported WHERE root = ?", params![root.as_str()], |row| row.get(0))
+    }
+}

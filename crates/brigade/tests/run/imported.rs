@@ -1,0 +1,355 @@
+//! Trees that were imported, and modes that were narrowed since a round began: no resume widens anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade::core::event::Answer;
+use brigade::core::permission::Mode;
+use brigade::core::{Agent, Authority, Budget, Event, Limit, SessionId, Status};
+use brigade::store::{MemoryStore, SqliteStore, export, import};
+use brigade::{Asks, Catalogue, ModeOrigin, More, Settings, Store};
+
+use crate::crash::run_until_crash;
+use crate::support::{Stage, check_import, check_laws, end};
+
+/// A tool of each effect, at every level of the tree.
+const WORK: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+text = "begin"
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Child", task = "work" }
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "lead.txt", content = "x" }
+[[reply.call]]
+tool = "echo"
+arguments = { text = "pure" }
+[[reply]]
+agent = "Child"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Leaf", task = "work" }
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "child.txt", content = "x" }
+[[reply]]
+agent = "Leaf"
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "leaf.txt", content = "x" }
+[[reply.call]]
+tool = "echo"
+arguments = { text = "pure" }
+[[reply]]
+text = "over"
+"#;
+
+fn stage(mode: Mode) -> Stage {
+    Stage::with(WORK, move |settings| {
+        settings.permissions.mode = mode;
+        settings.faces.swarm.max_depth = 3;
+        settings.budget = Budget { tokens: Limit::AtMost(100_000), ..settings.budget };
+    })
+}
+
+/// The tree as another store has it after an import.
+async fn moved(from: &Stage, root: &SessionId, to: &Stage) -> u64 {
+    let text = export(&*from.store.inner, root).await.unwrap();
+    import(&*to.store.inner, &text).await.unwrap();
+    to.store.inner.imported(root).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn imported_tree_that_is_resumed_runs_no_open_call() {
+    let mut closed = 0;
+    for appends in 1.. {
+        let from = stage(Mode::Auto);
+        let (ending, root) = run_until_crash(&from, None, appends).await;
+        if ending.is_some() {
+            break;
+        }
+        let Some(root) = root else { continue };
+        if from.store.inner.read(&root, 0).await.unwrap().is_empty() {
+            continue;
+        }
+        let to = stage(Mode::Plan);
+        let mark = moved(&from, &root, &to).await;
+        let run = to.runtime().resume(&root, More::default()).await.unwrap();
+        let ending = end(run).await.unwrap();
+        assert_eq!(ending.outcome.status, Status::Done, "after {appends} appends");
+        for name in ["lead.txt", "child.txt", "leaf.txt"] {
+            assert!(!to.path().join(name).exists(), "{name} was written after {appends} appends");
+        }
+        check_import(&*to.store.inner, &root, mark, to.runtime().settings()).await;
+        let log = to.log(&root).await;
+        check_laws(&log);
+        let interrupted = "interrupted, outcome unknown: it was open when this session was imported";
+        let is_closed = |event: &Event| matches!(event, Event::ToolEnded { output, .. } if output.text.as_str().starts_with(interrupted));
+        closed += log.iter().filter(|record| is_closed(&record.event)).count();
+    }
+    assert!(closed > 10, "{closed}");
+}
+
+/// The same tree goes on where it was made: there, what is open runs.
+#[tokio::test]
+async fn tree_that_was_not_imported_runs_its_open_calls() {
+    let stage = stage(Mode::Auto);
+    let (_, root) = run_until_crash(&stage, None, 2).await;
+    assert_eq!(stage.store.inner.imported(&root.clone().unwrap()).await.unwrap(), None);
+    let (ending, _) = run_until_crash(&stage, root.as_ref(), i64::MAX).await;
+    assert!(ending.is_some() && stage.path().join("leaf.txt").exists());
+}
+
+#[tokio::test]
+async fn imported_approval_is_closed_and_what_was_permitted_for_good_is_asked_again() {
+    let script = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a.txt", content = "x" }
+[[reply]]
+turn = 2
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "b.txt", content = "x" }
+[[reply]]
+text = "{results}"
+"#;
+    let asking = |settings: &mut Settings| {
+        settings.permissions.mode = Mode::Ask;
+        settings.asks = Asks::Person;
+        settings.limits.question_timeout = Duration::from_millis(200);
+    };
+    let from = Stage::with(script, move |settings| {
+        asking(settings);
+        settings.limits.question_timeout = Duration::from_secs(60);
+    });
+    let run = from.start().await;
+    let root = run.session().clone();
+    let call = brigade::core::CallId { turn: 1, index: 0 };
+    loop {
+        let answer = Answer::Always("write_file".to_owned());
+        if from.runtime().answer(&root, call, answer, "somebody").await.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The answer is on record, and perhaps the call; then the runner is gone.
+    drop(run);
+    let to = Stage::with(script, asking);
+    moved(&from, &root, &to).await;
+    let ending = end(to.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    assert_eq!(ending.outcome.status, Status::Done);
+    assert!(!to.path().join("a.txt").exists() && !to.path().join("b.txt").exists());
+}
+
+#[tokio::test]
+async fn imported_agent_keeps_no_address_and_no_key_that_the_user_did_not_write() {
+    let from = Stage::with("[[reply]]\nturn = 1\nfault = \"hang\"\n[[reply]]\ntext = \"over\"", |settings| {
+        settings.agents = Catalogue::new().with(Agent { id: "victim".to_owned(), ..Agent::default() });
+    });
+    let crafted = Agent {
+        model: Some("script".to_owned()),
+        api_base: Some("http://elsewhere.example".to_owned()),
+        ..Settings::lead()
+    };
+    let root = {
+        let run = from.runtime().start(brigade::Task::new("x").agent(crafted)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        run.session().clone()
+    };
+    let to = Stage::new("[[reply]]\ntext = 'over'");
+    let mark = moved(&from, &root, &to).await;
+    end(to.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    for record in to.log(&root).await.iter().filter(|record| record.pos > mark) {
+        if let Event::Started { agent, .. } = &record.event {
+            let body = to.store.inner.blob(*agent).await.unwrap().unwrap();
+            let agent: Agent = serde_json::from_str(&body).unwrap();
+            assert_eq!((agent.api_base, agent.key_of), (None, None));
+        }
+    }
+}
+
+/// Sessions that begin here in an imported tree are ordinary: their open calls run after a crash.
+#[tokio::test]
+async fn round_that_began_after_the_import_is_resumed_like_any_other() {
+    let (from, to) = (stage(Mode::Auto), stage(Mode::Auto));
+    let root = from.run().await.session;
+    moved(&from, &root, &to).await;
+    to.runtime().tell(&root, "again").await.unwrap();
+    let (ending, _) = run_until_crash(&to, Some(&root), 1).await;
+    assert!(ending.is_none());
+    let (ending, _) = run_until_crash(&to, Some(&root), i64::MAX).await;
+    assert_eq!(ending.unwrap().outcome.status, Status::Done);
+    check_laws(&to.log(&root).await);
+}
+
+#[tokio::test]
+async fn every_store_marks_what_it_restores_and_forgets_it_with_the_tree() {
+    let from = stage(Mode::Auto);
+    let root = from.run().await.session;
+    let text = export(&*from.store.inner, &root).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let stores: [Arc<dyn Store>; 2] =
+        [Arc::new(MemoryStore::new()), Arc::new(SqliteStore::open(&file).unwrap())];
+    for store in stores {
+        assert_eq!(store.imported(&root).await.unwrap(), None);
+        let done = import(&*store, &text).await.unwrap();
+        assert!(done.pending.is_empty() && done.round.unwrap().mode == Mode::Auto);
+        let last = store.tail(&root, 0, usize::MAX).await.unwrap().pop().unwrap().pos;
+        assert_eq!(store.imported(&root).await.unwrap(), Some(last));
+        // What is there already brings nothing new.
+        import(&*store, &text).await.unwrap();
+        assert_eq!(store.imported(&root).await.unwrap(), Some(last));
+        store.remove(&root).await.unwrap();
+        assert_eq!(store.imported(&root).await.unwrap(), None);
+    }
+}
+
+/// A round that stopped before its only call ran, begun and resumed under these settings.
+async fn written(
+    begun: impl Fn(&mut Settings) + 'static,
+    resumed: impl Fn(&mut Settings) + 'static,
+    modes: &[Option<Mode>],
+) -> bool {
+    let script = r#"
+[[reply]]
+turn = 1
+attempt = 1
+fault = "hang"
+[[reply]]
+turn = 1
+attempt = 2
+fault = "hang"
+[[reply]]
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a.txt", content = "x" }
+"#;
+    let first = Stage::with(script, begun);
+    let run = first.start().await;
+    let session = run.session().clone();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    drop(run);
+    let mut second = Stage::with(script, resumed);
+    second.store = first.store.clone();
+    for (mode, is_last) in modes.iter().zip((0..modes.len()).map(|at| at + 1 == modes.len())) {
+        let more = More { mode: *mode, turns: Some(3), ..More::default() };
+        let run = second.runtime().resume(&session, more).await.unwrap();
+        let limit = if is_last { 3_000 } else { 60 };
+        let _ = tokio::time::timeout(Duration::from_millis(limit), async {
+            while !second.path().join("a.txt").exists()
+                && second.log(&session).await.iter().all(|record| record.event.kind() != "tool_ended")
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        drop(run);
+    }
+    second.path().join("a.txt").exists()
+}
+
+#[tokio::test]
+async fn configured_mode_that_is_narrower_now_binds_an_open_round() {
+    let (auto, plan) = (
+        |settings: &mut Settings| settings.permissions.mode = Mode::Auto,
+        |settings: &mut Settings| settings.permissions.mode = Mode::Plan,
+    );
+    let chosen = |settings: &mut Settings| {
+        settings.permissions.mode = Mode::Auto;
+        settings.mode_origin = ModeOrigin::Choice;
+    };
+    let default = |settings: &mut Settings| {
+        settings.permissions.mode = Mode::Plan;
+        settings.mode_origin = ModeOrigin::Default;
+    };
+    let none = None;
+    assert!(written(auto, auto, &[none, none]).await);
+    assert!(!written(auto, plan, &[none, none]).await, "the configuration became narrower");
+    assert!(written(auto, default, &[none, none]).await, "nobody configured anything");
+    assert!(written(chosen, plan, &[none, none]).await, "a mode that was chosen for the run is remembered");
+    assert!(
+        written(auto, plan, &[Some(Mode::Auto), none]).await,
+        "a mode that was chosen when the round was resumed is remembered"
+    );
+    assert!(!written(auto, auto, &[Some(Mode::Plan), none]).await, "also if it is narrower");
+}
+
+#[tokio::test]
+async fn next_round_takes_the_narrower_mode_unless_the_user_chose_one() {
+    let mode_of_last_round = async |origin: ModeOrigin, more: Option<Mode>| {
+        let first = Stage::with("[[reply]]\ntext = 'over'", move |settings| {
+            settings.permissions.mode = Mode::Auto;
+            settings.mode_origin = origin;
+        });
+        let session = first.run().await.session;
+        let mut second =
+            Stage::with("[[reply]]\ntext = 'over'", |settings| settings.permissions.mode = Mode::Ask);
+        second.store = first.store.clone();
+        second.runtime().tell(&session, "more").await.unwrap();
+        let more = More { mode: more, ..More::default() };
+        end(second.runtime().resume(&session, more).await.unwrap()).await.unwrap();
+        let events = second.events(&session).await;
+        let grant = events.iter().rev().find_map(|event| match event {
+            Event::Started { grant, .. } => Some(*grant),
+            _ => None,
+        });
+        let body = second.store.inner.blob(grant.unwrap().authority).await.unwrap().unwrap();
+        serde_json::from_str::<Authority>(&body).unwrap().permissions.mode
+    };
+    assert_eq!(mode_of_last_round(ModeOrigin::Configuration, None).await, Mode::Ask);
+    assert_eq!(mode_of_last_round(ModeOrigin::Choice, None).await, Mode::Auto);
+    assert_eq!(mode_of_last_round(ModeOrigin::Configuration, Some(Mode::Edit)).await, Mode::Edit);
+}
+
+/// A log that an import put at the place of a future child is not taken up by that child.
+#[tokio::test]
+async fn imported_log_at_the_place_of_a_new_child_is_not_resumed() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+text = "first"
+[[reply]]
+agent = "lead"
+turn = 2
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Child", task = "work" }
+[[reply]]
+text = "{results}"
+"#;
+    let auto = |settings: &mut Settings| settings.permissions.mode = Mode::Auto;
+    let to = Stage::with(script, auto);
+    let root = to.run().await.session;
+    let planted =
+        "[[reply]]\n[[reply.call]]\ntool = 'write_file'\narguments = { path = 'a.txt', content = 'x' }";
+    let from = Stage::with(planted, auto);
+    let (_, other) = run_until_crash(&from, None, 2).await;
+    let mut records = from.store.inner.read(&other.unwrap(), 0).await.unwrap();
+    records.retain(|record| record.event.kind() != "tool_started");
+    assert_eq!(records.last().unwrap().event.kind(), "replied");
+    let mut blobs = Vec::new();
+    for record in &mut records {
+        record.session = format!("{root}.2-0").parse().unwrap();
+        if let Event::Started { agent, grant, .. } = &record.event {
+            for hash in [*agent, grant.authority] {
+                blobs.push(from.store.inner.blob(hash).await.unwrap().unwrap());
+            }
+        }
+    }
+    to.store.restore(records, blobs).await.unwrap();
+    to.runtime().tell(&root, "delegate").await.unwrap();
+    let ending = end(to.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    assert!(!to.path().join("a.txt").exists());
+    let text = ending.outcome.text.as_str();
+    assert!(text.contains("the imported tree already has a session"), "{text}");
+}
