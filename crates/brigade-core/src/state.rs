@@ -433,6 +433,8 @@ impl State {
             self.turn = call.turn;
             self.faults = 0;
         }
+        // An external agent works from its first call on: nothing is estimated for it. Its wrap-up tells it to stop.
+        self.has_worked |= call.purpose == Purpose::Turn && call.input == 0;
         if call.purpose == Purpose::Turn && self.counted < call.turn {
             self.counted = call.turn;
             self.turns_in_round += 1;

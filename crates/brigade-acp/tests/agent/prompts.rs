@@ -122,7 +122,7 @@ text = "Quick."
 
 #[tokio::test]
 async fn limits_and_failures_have_their_words() {
-    let script = "[[reply]]\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n";
+    let script = "[[reply]]\n[[reply.call]]\ntool = 'echo'\narguments = { text = '{turn}' }\n";
     let world = World::new(script);
     let mut client = world.client().await;
     let session = client.open(&world.path()).await;

@@ -266,7 +266,7 @@ fn a_proxy_on_this_machine_with_a_key_is_refused_under_a_budget_in_dollars() {
     with_key(&proxy, &["run", "the task"]).exits(0);
     let price = "api_key_env = 'PROXY_KEY'\n[prices.'mine/small']\ninput = 3.0\noutput = 15\n";
     let report = with_key(&with_server(&server.url, price), &run).exits(0).json();
-    assert_eq!(report["cost_usd"], 0.00006, "{report}");
+    assert_eq!(report["cost_usd"], 0.00603, "{report}");
     let local = format!(
         "model = 'vllm/small'\n[providers.vllm]\nbase_url = '{}'\napi_key_env = 'PROXY_KEY'\n",
         server.url

@@ -8,6 +8,9 @@ use crate::money::{Amount, Price, Spent};
 const KEPT_OUTPUT: u64 = 1024;
 /// Output tokens that a wrap-up call or a report asks for, if they are free.
 pub(super) const WRAP_UP_OUTPUT: u64 = 4096;
+/// The part of the free budget that the output of one call takes, so that a call whose outcome is unknown does not end
+/// the session.
+const OUTPUT_SHARE: u64 = 4;
 /// The least output that makes a turn worth its input.
 const LEAST_OUTPUT: u64 = 64;
 /// The output that is asked for even where the window seems to be full: how full it is, is an estimate.
@@ -187,7 +190,9 @@ impl Ledger {
     pub(super) fn worst_turn(&self, meter: &Meter, request: &Estimate) -> Result<Worst, Shortfall> {
         // What does not fit into the window is not paid for either.
         let fitting = meter.window.map_or(u64::MAX, |window| window.saturating_sub(request.likely_input));
-        let wanted = meter.max_output.min(fitting.max(LEAST_FITTING));
+        let free = self.lendable(meter, request);
+        let share = output_within(meter, &free, request.input) / OUTPUT_SHARE;
+        let wanted = meter.max_output.min(fitting.max(LEAST_FITTING)).min(share.max(WRAP_UP_OUTPUT));
         self.worst_besides_reserve(meter, request, request.input, wanted)
     }
 
@@ -235,17 +240,20 @@ impl Ledger {
 }
 
 fn worst(meter: &Meter, free: Budget, input: u64, output: Output) -> Result<Worst, Which> {
-    let by_tokens = free.tokens.number().saturating_sub(input).saturating_sub(output.extra);
-    if by_tokens < output.least {
+    if free.tokens.number().saturating_sub(input).saturating_sub(output.extra) < output.least {
         return Err(Which::Tokens);
     }
-    let by_usd = affordable_output(meter, free.usd, input).saturating_sub(output.extra);
-    let max_output = output.wanted.min(by_tokens).min(by_usd);
+    let max_output = output.wanted.min(output_within(meter, &free, input).saturating_sub(output.extra));
     if max_output < output.least {
         return Err(Which::Usd);
     }
     let amount = cost(meter, input, max_output.saturating_add(output.extra));
     Ok(Worst { amount, input, max_output })
+}
+
+/// The output that a budget pays for beside so much input.
+fn output_within(meter: &Meter, free: &Budget, input: u64) -> u64 {
+    free.tokens.number().saturating_sub(input).min(affordable_output(meter, free.usd, input))
 }
 
 fn cost(meter: &Meter, input: u64, output: u64) -> Amount {

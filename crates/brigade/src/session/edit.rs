@@ -81,7 +81,9 @@ impl Driver {
                 return Ok(None);
             }
         };
-        if let Some((now, objection)) = self.objection(&plan).await {
+        if !self.is_admitted(call, &plan)
+            && let Some((now, objection)) = self.objection(&plan).await
+        {
             self.refuse(call, now, &objection).await;
             return Ok(None);
         }
@@ -91,6 +93,12 @@ impl Driver {
         let (before, after, lent) = (plan.before, Some(hash), Amount::default());
         self.record(Event::ToolStarted { call, effect: Effect::Edit, before, after, lent });
         Ok(Some(Work::Write { call, plan, seen }))
+    }
+
+    /// Whether an earlier runner recorded the intent of this edit of the same content: it was admitted then.
+    fn is_admitted(&self, call: CallId, plan: &EditPlan) -> bool {
+        let progress = self.state.call(call).map(|state| &state.progress);
+        matches!(progress, Some(CallProgress::Started(intent)) if intent.before == plan.before)
     }
 
     /// The reason against an edit, and the content that it is about: the agent has not seen it, and it would be lost.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use brigade::model::script::Script;
 use brigade::store::memory::MemoryStore;
+use brigade::store::{Append, Expect, Holder};
 use brigade::tool::{Search, WebSettings};
 use brigade::{Models, More, Runtime, Settings, Store, Task, Toolbox, Workspace};
 use brigade_core::grant::Access;
@@ -83,7 +84,18 @@ async fn an_agent_without_the_network_does_not_reach_it() {
     grant.authority = authority.hash();
     let agent = store.blob(*agent).await.unwrap().unwrap();
     let other = Arc::new(MemoryStore::new());
-    other.restore(vec![first], vec![agent, authority.encoded().into()]).await.unwrap();
+    let holder = Holder { pid: 999_999_999, start_time: 1, ..Holder::this_process() };
+    let lease = other.lease(&session, &holder, 1).await.unwrap();
+    let begun = Append {
+        session: session.clone(),
+        expect: Expect::Length(0),
+        events: Arc::new(vec![first.event]),
+        blobs: vec![agent, authority.encoded().into()],
+        lease: Some(lease.clone()),
+        at: 1,
+    };
+    other.append(begun).await.unwrap();
+    other.release(&lease).await.unwrap();
     let runtime = runtime(&other, folder.path(), &server.url("/"), |_| {});
     let ending = runtime.resume(&session, More::default()).await.unwrap().ending().await.unwrap();
     let text = ending.outcome.text.to_string();

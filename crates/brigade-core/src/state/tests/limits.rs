@@ -113,9 +113,10 @@ fn a_limit_before_any_work_buys_no_wrap_up_call() {
     for limit in [Which::Tokens, Which::Usd, Which::Time] {
         let mut story = Story::of([started(9, ROOMY), limit_reached(limit)]);
         story.refuses(called(1, 1, Purpose::Grace)).next(incomplete(limit, "")).ends();
-        let mut story =
-            Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), failed(1, 1, transient())]);
-        story.then(limit_reached(limit)).refuses(called(1, 2, Purpose::Grace)).next(incomplete(limit, ""));
+        let mut story = Story::of([started(9, ROOMY)]);
+        story.then(priced(&story, &METER, Purpose::Turn));
+        story.then(failed(1, 1, transient())).then(limit_reached(limit));
+        story.refuses(called(1, 2, Purpose::Grace)).next(incomplete(limit, ""));
     }
     // Work of an earlier round was reported there.
     let mut story = worked(Which::Turns);
