@@ -209,3 +209,16 @@ impl Providers {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_silence_is_that_of_the_most_patient_provider() {
+        let of = |text: &str| Providers::resolve(toml::from_str(text).unwrap()).unwrap().longest_silence();
+        assert_eq!(of(""), Duration::ZERO);
+        let text = "[ollama]\nfirst_byte_timeout = '10m'\n[openai]\nidle_timeout = '3m'\n";
+        assert_eq!(of(text), Duration::from_secs(600));
+    }
+}

@@ -104,11 +104,11 @@ async fn survive(lines: &[&[u8]]) -> std::io::Result<()> {
         answers
     };
     let both = async { tokio::join!(write, read).1 };
-    let answers = tokio::time::timeout(LIMIT, both).await.expect("the server hangs");
+    let answers = tokio::time::timeout(LIMIT, both).await.unwrap();
     let shown: Vec<_> =
         lines.iter().map(|line| String::from_utf8_lossy(&line[..line.len().min(120)])).collect();
     assert!(answers.iter().any(|answer| answer["id"] == "last"), "no sign of life after {shown:#?}");
-    tokio::time::timeout(LIMIT + Duration::from_secs(5), served).await.expect("the server ends").unwrap()
+    tokio::time::timeout(LIMIT + Duration::from_secs(5), served).await.unwrap().unwrap()
 }
 
 #[tokio::test]

@@ -15,8 +15,10 @@ pub(super) const MOST_GRACE: Duration = Duration::from_secs(30);
 /// Stands for no end.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Part of the remaining time in which a first attempt has to be answered, so that another one has the rest.
+/// Part of the remaining time in which a first attempt has to be answered, so that another one has the rest. A slow model
+/// has a minute in any case: if that is all there is, another attempt would not help.
 const FIRST_ATTEMPT_PART: f64 = 2.0 / 3.0;
+const FIRST_ATTEMPT_LEAST: Duration = Duration::from_secs(60);
 
 /// Limits of one call: the time of the session, and how long the model may be silent.
 ///
@@ -94,7 +96,10 @@ impl Patience {
     pub(super) fn sent(&mut self, now: Instant) {
         self.leave_queue(now);
         let left = self.deadline.map_or(FOREVER, |deadline| deadline.saturating_duration_since(now));
-        let silence = if self.leaves_room { left.mul_f64(FIRST_ATTEMPT_PART) } else { FOREVER };
+        let silence = match self.leaves_room {
+            true => left.mul_f64(FIRST_ATTEMPT_PART).max(FIRST_ATTEMPT_LEAST),
+            false => FOREVER,
+        };
         self.listen_from(now, silence.min(self.silence));
     }
 
@@ -245,14 +250,19 @@ mod tests {
     #[test]
     fn a_first_attempt_leaves_a_third_of_the_time_for_another() {
         let start = Instant::now();
-        let patience = || Patience::new(start, Some(at(start, 30)), QueueTime::Counts, SILENCE);
-        let mut first = patience().leaving_room();
+        let patience = |deadline| {
+            Patience::new(start, Some(at(start, deadline)), QueueTime::Counts, Duration::from_secs(300))
+        };
+        let mut first = patience(300).leaving_room();
         first.sent(start);
-        assert_eq!(first.ends(), at(start, 20));
+        assert_eq!(first.ends(), at(start, 200));
         first.heard(at(start, 5));
-        assert_eq!(first.ends(), at(start, 30));
-        let mut next = patience();
+        assert_eq!(first.ends(), at(start, 300));
+        let mut next = patience(300);
         next.sent(start);
-        assert_eq!(next.ends(), at(start, 30));
+        assert_eq!(next.ends(), at(start, 300));
+        let mut short = patience(50).leaving_room();
+        short.sent(start);
+        assert_eq!(short.ends(), at(start, 50));
     }
 }
