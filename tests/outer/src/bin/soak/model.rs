@@ -33,8 +33,9 @@ struct Counts {
 pub(crate) async fn serve() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    writeln!(std::io::stdout(), "{port}").unwrap();
-    std::io::stdout().flush().unwrap();
+    let mut output = std::io::stdout();
+    writeln!(output, "{port}").unwrap();
+    output.flush().unwrap();
     let counts = Arc::new(Counts::default());
     loop {
         let (stream, _) = listener.accept().await.unwrap();
