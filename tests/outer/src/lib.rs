@@ -7,10 +7,12 @@
 
 mod acp;
 mod counterpart;
+pub mod disk;
 mod foreign;
 mod format;
 mod place;
 mod server;
+pub mod strace;
 mod traces;
 mod wire;
 

@@ -1,0 +1,72 @@
+//! Checks of a finished tree and of the store.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use brigade::Runtime;
+use brigade::core::{Event, Record, SessionId, State};
+use brigade::store::sqlite::{Integrity, SqliteStore};
+
+/// What has to be true of every finished tree.
+pub(crate) fn laws(log: &[Record]) -> Result<(), String> {
+    let mut sessions: BTreeMap<&SessionId, Vec<&Event>> = BTreeMap::new();
+    for record in log {
+        let events = sessions.entry(&record.session).or_default();
+        if record.seq != events.len() as u64 {
+            return Err(format!("{} has a gap before {}", record.session, record.seq));
+        }
+        events.push(&record.event);
+    }
+    sessions.into_iter().try_for_each(|(session, events)| session_laws(session, &events))
+}
+
+fn session_laws(session: &SessionId, events: &[&Event]) -> Result<(), String> {
+    let count = |kind: &str| events.iter().filter(|event| event.kind() == kind).count();
+    if count("started") != count("ended") {
+        return Err(format!("{session}: {} rounds and {} ends", count("started"), count("ended")));
+    }
+    if count("delegated") != count("returned") {
+        return Err(format!("{session}: {} loans and {} returns", count("delegated"), count("returned")));
+    }
+    let mut state = State::new(session.clone());
+    for event in events {
+        if !state.admits(event) && !event.is_outside_word() {
+            return Err(format!("{session}: {} may not be at {}", event.kind(), state.length()));
+        }
+        state.apply(event);
+        let ledger = state.ledger();
+        if !ledger.granted().fits(ledger.committed()) {
+            return Err(format!("{session}: more committed than granted at {}", state.length()));
+        }
+    }
+    let ledger = state.ledger();
+    match ledger.reserved().is_nothing() && ledger.lent().is_nothing() {
+        true => Ok(()),
+        false => Err(format!("{session}: something is still reserved or lent")),
+    }
+}
+
+/// Everything that is wrong with the store and with the trees that were kept in it.
+pub(crate) async fn store(runtime: &Runtime, place: &Path) -> Vec<String> {
+    let mut faults = Vec::new();
+    match SqliteStore::check_up(place, u64::MAX) {
+        Ok(checkup) if checkup.integrity == Integrity::Whole => {}
+        Ok(checkup) => faults.push(format!("the store is damaged: {checkup:?}")),
+        Err(error) => faults.push(error.to_string()),
+    }
+    match runtime.store().roots().await {
+        Ok(roots) => {
+            for summary in roots {
+                if let Some(holder) = summary.runner {
+                    faults.push(format!("{} is still run by {holder}", summary.root));
+                }
+                match runtime.store().tail(&summary.root, 0, usize::MAX).await {
+                    Ok(log) => faults.extend(laws(&log).err()),
+                    Err(error) => faults.push(error.to_string()),
+                }
+            }
+        }
+        Err(error) => faults.push(error.to_string()),
+    }
+    faults
+}

@@ -1,0 +1,220 @@
+//! A disk that forgets: which writes of a program have reached it for sure, and what a power cut may leave of the others.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The unit that a disk writes as a whole.
+const SECTOR: usize = 512;
+
+/// Files of one folder, by name. A write is sure once the file has been synced after it; a name once the file or the folder has.
+#[derive(Debug, Default)]
+pub struct Disk {
+    files: Vec<File>,
+    /// The names that a power cut leaves, and those that there are now.
+    sure_names: BTreeMap<String, usize>,
+    names: BTreeMap<String, usize>,
+    /// Changes of names that may be lost. The folder keeps their order.
+    renamed: Vec<(u64, String, Option<usize>)>,
+    /// The number of the next change.
+    next: u64,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    sure: Vec<u8>,
+    pending: Vec<(u64, Change)>,
+}
+
+#[derive(Debug)]
+enum Change {
+    Write(usize, Vec<u8>),
+    Truncate(usize),
+}
+
+/// A sync that has begun. It covers what was changed before.
+#[derive(Debug)]
+pub struct Sync {
+    /// The file; none for the folder.
+    file: Option<usize>,
+    before: u64,
+}
+
+/// What becomes of changes that are not sure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// All are lost.
+    Lost,
+    /// All are kept.
+    Kept,
+    /// Each is lost, kept, or kept in some of its sectors, by chance.
+    ByChance(u64),
+}
+
+impl Disk {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn file(&mut self, name: &str) -> &mut File {
+        let file = match self.names.get(name) {
+            Some(file) => *file,
+            None => self.create(name),
+        };
+        &mut self.files[file]
+    }
+
+    fn create(&mut self, name: &str) -> usize {
+        self.files.push(File::default());
+        let file = self.files.len() - 1;
+        let number = self.number();
+        self.names.insert(name.to_owned(), file);
+        self.renamed.push((number, name.to_owned(), Some(file)));
+        file
+    }
+
+    /// A file is opened, and created if it is not there.
+    pub fn open(&mut self, name: &str) {
+        self.file(name);
+    }
+
+    /// Bytes are written at a place.
+    pub fn write(&mut self, name: &str, at: usize, bytes: Vec<u8>) {
+        let number = self.number();
+        self.file(name).pending.push((number, Change::Write(at, bytes)));
+    }
+
+    /// A file gets another length.
+    pub fn truncate(&mut self, name: &str, length: usize) {
+        let number = self.number();
+        self.file(name).pending.push((number, Change::Truncate(length)));
+    }
+
+    /// A file is removed.
+    pub fn remove(&mut self, name: &str) {
+        if self.names.remove(name).is_some() {
+            let number = self.number();
+            self.renamed.push((number, name.to_owned(), None));
+        }
+    }
+
+    /// A sync of a file begins, or of the folder.
+    pub fn begin_sync(&mut self, name: Option<&str>) -> Sync {
+        let before = self.number();
+        Sync { file: name.and_then(|name| self.names.get(name).copied()), before }
+    }
+
+    /// The sync is over: what it covers is sure.
+    pub fn end_sync(&mut self, Sync { file, before }: Sync) {
+        if let Some(file) = file {
+            let File { sure, pending } = &mut self.files[file];
+            let rest = pending.split_off(pending.partition_point(|(number, _)| *number < before));
+            for (_, change) in std::mem::replace(pending, rest) {
+                change.apply(sure, &mut |_| true);
+            }
+        }
+        // A name that is sure to stand for a file is sure to stand for none of those before.
+        let own = self.renamed.iter().rfind(|(number, _, to)| *number < before && *to == file);
+        let own = own.map(|(number, name, _)| (*number, name.clone()));
+        let is_covered = |(number, name, _): &(u64, String, Option<usize>)| match (file, &own) {
+            (None, _) => *number < before,
+            (Some(_), Some((last, of))) => number <= last && name == of,
+            (Some(_), None) => false,
+        };
+        let (covered, rest) = std::mem::take(&mut self.renamed).into_iter().partition(is_covered);
+        self.renamed = rest;
+        for (_, name, to) in covered {
+            rename(&mut self.sure_names, name, to);
+        }
+    }
+
+    /// The files that a power cut leaves now.
+    pub fn after_power_cut(&self, fate: Fate) -> BTreeMap<String, Vec<u8>> {
+        let mut chance = Chance(match fate {
+            Fate::ByChance(seed) => seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            Fate::Lost | Fate::Kept => 1,
+        });
+        let mut names = self.sure_names.clone();
+        let kept = match fate {
+            Fate::Lost => 0,
+            Fate::Kept => self.renamed.len(),
+            Fate::ByChance(_) => chance.below(self.renamed.len() as u64 + 1) as usize,
+        };
+        for (_, name, to) in self.renamed.iter().take(kept).cloned() {
+            rename(&mut names, name, to);
+        }
+        names.into_iter().map(|(name, file)| (name, self.files[file].after(fate, &mut chance))).collect()
+    }
+}
+
+fn rename(names: &mut BTreeMap<String, usize>, name: String, to: Option<usize>) {
+    match to {
+        Some(file) => names.insert(name, file),
+        None => names.remove(&name),
+    };
+}
+
+impl File {
+    fn after(&self, fate: Fate, chance: &mut Chance) -> Vec<u8> {
+        let mut content = self.sure.clone();
+        for (_, change) in &self.pending {
+            match fate {
+                Fate::Lost => {}
+                Fate::Kept => change.apply(&mut content, &mut |_| true),
+                Fate::ByChance(_) => match chance.below(3) {
+                    0 => {}
+                    1 => change.apply(&mut content, &mut |_| true),
+                    _ => change.apply(&mut content, &mut |_| chance.below(2) == 0),
+                },
+            }
+        }
+        content
+    }
+}
+
+impl Change {
+    /// Applies it to a content, in those of its sectors that are taken.
+    fn apply(&self, content: &mut Vec<u8>, takes: &mut dyn FnMut(usize) -> bool) {
+        match self {
+            Change::Truncate(length) => {
+                if takes(*length / SECTOR) {
+                    content.resize(*length, 0);
+                }
+            }
+            Change::Write(at, bytes) => {
+                let mut done = 0;
+                while done < bytes.len() {
+                    let place = at + done;
+                    let part = (SECTOR - place % SECTOR).min(bytes.len() - done);
+                    if takes(place / SECTOR) {
+                        content.resize(content.len().max(place + part), 0);
+                        content[place..place + part].copy_from_slice(&bytes[done..done + part]);
+                    }
+                    done += part;
+                }
+            }
+        }
+    }
+}
+
+/// Numbers by chance, the same for the same seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % limit
+    }
+}
+
+/// Puts files into a folder, in place of all that were there.
+pub fn put(files: &BTreeMap<String, Vec<u8>>, folder: &Path) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    for (name, content) in files {
+        std::fs::write(folder.join(name), content).unwrap();
+    }
+}
