@@ -21,6 +21,11 @@
 //! Some names stand for several of ours: `file_ops` and `read-only` for tools that only read, `web` for both web
 //! tools, `developer` for files and commands.
 
+use std::borrow::Cow;
+
+/// The beginning of the names of tools that come from MCP servers.
+const MCP: &str = "mcp__";
+
 /// Our tools, in the order of the table.
 pub const OURS: [&str; 21] = [
     "read_file",
@@ -136,6 +141,19 @@ pub fn tools(name: &str) -> Vec<&'static str> {
     OURS.iter().find(|ours| fold(ours) == folded).map(|ours| vec![*ours]).unwrap_or_default()
 }
 
+/// The name of a tool as it is compared. Tools of MCP servers are lower case, however they are written; all other names
+/// stay as they are.
+///
+/// ```
+/// use brigade_core::alias::canonical;
+/// assert_eq!(canonical("MCP__GitHub__createIssue"), "mcp__github__createissue");
+/// assert_eq!(canonical("Read"), "Read");
+/// ```
+pub fn canonical(name: &str) -> Cow<'_, str> {
+    let is_mcp = name.get(..MCP.len()).is_some_and(|start| start.eq_ignore_ascii_case(MCP));
+    if is_mcp { Cow::Owned(name.to_ascii_lowercase()) } else { Cow::Borrowed(name) }
+}
+
 /// How the names begin that a pattern such as `mcp__server__*` stands for. Only tools of MCP servers have patterns.
 ///
 /// ```
@@ -145,7 +163,7 @@ pub fn tools(name: &str) -> Vec<&'static str> {
 /// ```
 pub fn pattern(name: &str) -> Option<&str> {
     let start = name.trim().strip_suffix('*')?;
-    start.strip_prefix("mcp__").filter(|rest| !rest.is_empty()).map(|_| start)
+    start.strip_prefix(MCP).filter(|rest| !rest.is_empty()).map(|_| start)
 }
 
 fn fold(name: &str) -> String {

@@ -539,8 +539,11 @@ fn names(list: &[String], lend: &BTreeSet<String>) -> Vec<String> {
     for written in list {
         let known = alias::tools(written).into_iter().filter(|name| lend.contains(*name));
         let mut known: Vec<String> = known.map(str::to_owned).collect();
-        if let Some(start) = alias::pattern(written) {
+        let name = alias::canonical(written.trim());
+        if let Some(start) = alias::pattern(&name) {
             known = lend.iter().filter(|name| name.starts_with(start)).cloned().collect();
+        } else if lend.contains(&*name) {
+            known = vec![name.into_owned()];
         }
         if known.is_empty() || lend.contains(written) {
             known = vec![written.clone()];

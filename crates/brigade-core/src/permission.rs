@@ -214,6 +214,11 @@ impl Permissions {
         Verdict::Ask { rule: None }
     }
 
+    /// Whether a `deny` rule forbids every call of a tool, whatever it would do.
+    pub fn denies(&self, tool: &str) -> bool {
+        self.deny.iter().any(|rule| matches!(rule.matcher(), Matcher::Any) && rule.names(tool))
+    }
+
     /// The rule by which a person can permit this very call for good. None where no rule says just this: a command
     /// line of several parts or with expansions, a folder, or a call that a `deny` rule may be about. Of a tool whose calls
     /// have neither path, command nor host, it is every call.

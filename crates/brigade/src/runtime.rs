@@ -332,8 +332,10 @@ impl Runtime {
         // What the definition or another process holds it to binds it in every round.
         let bounds = [agent.mode, delegation.hop.as_ref().and_then(|hop| hop.mode)].into_iter().flatten();
         authority.permissions.mode = bounds.fold(mode, Mode::min);
-        if state.session().parent().is_some() {
-            // A child that goes on by itself keeps to the tools that it was lent.
+        if state.session().parent().is_some() || is_imported {
+            // A child that goes on by itself keeps to what it was lent, an imported session to what it had.
+            authority.network = authority.network.min(then.network);
+            authority.speak = authority.speak.min(then.speak);
             authority.tools.retain(|tool| then.tools.contains(tool));
             authority.lend.retain(|tool| then.lend.contains(tool));
             // What its caller's definition forbade stands in no settings of now.
@@ -470,7 +472,8 @@ impl Runtime {
             Some(names) => {
                 let is_named = |tool: &String| {
                     let by = |name: &String| {
-                        name == tool || alias::pattern(name).is_some_and(|start| tool.starts_with(start))
+                        let name = alias::canonical(name);
+                        name == *tool || alias::pattern(&name).is_some_and(|start| tool.starts_with(start))
                     };
                     names.iter().any(by)
                 };
@@ -583,6 +586,7 @@ fn refuse_depth(depth: u32, authority: &Authority) -> Result<(), RunError> {
 }
 
 fn prepared(tree: Arc<Tree>, driver: Box<Driver>) -> Prepared {
+    tree.set_lead(driver.agent());
     Prepared { session: tree.root.clone(), tree, work: Work::Drive(driver) }
 }
 

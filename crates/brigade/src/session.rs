@@ -240,6 +240,10 @@ impl Driver {
         self.set_deadline(0);
     }
 
+    pub(crate) fn agent(&self) -> &brigade_core::Agent {
+        &self.kit.agent
+    }
+
     pub(crate) fn inbox(&self) -> mpsc::UnboundedSender<Inbox> {
         self.sender.clone()
     }

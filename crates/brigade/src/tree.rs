@@ -1,10 +1,10 @@
 //! What all sessions of one running tree share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use brigade_core::faces::{Caller, MESSAGE, RELAY};
+use brigade_core::faces::{Caller, MESSAGE, RELAY, delegate};
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
@@ -36,6 +36,9 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(500);
 
 /// How many facts are read at once in search of writes.
 const WRITES_PAGE: usize = 1000;
+
+/// The name that the agent at the top goes by unless it is another.
+const LEAD: &str = "lead";
 
 /// The tools that an external agent can ask for.
 const EXTERNAL_TOOLS: [&str; 3] = ["read_file", "write_file", "shell"];
@@ -70,6 +73,8 @@ pub(crate) struct Tree {
     pub(crate) mode_override: Option<Mode>,
     /// The last position of the tree that was imported: nothing up to there permits anything.
     pub(crate) imported: Option<Pos>,
+    /// The id and the name of the agent at the top.
+    lead: OnceLock<[String; 2]>,
     released: AtomicBool,
     inboxes: Mutex<Map<SessionId, mpsc::UnboundedSender<Inbox>>>,
     kits: Mutex<Map<(Hash, Hash, u32), Arc<Kit>>>,
@@ -204,6 +209,7 @@ impl Tree {
             model_override: more.model.clone(),
             mode_override: more.mode,
             imported: None,
+            lead: OnceLock::new(),
             released: AtomicBool::new(false),
             inboxes: Mutex::default(),
             kits: Mutex::default(),
@@ -349,6 +355,18 @@ impl Tree {
         self.core.memory.put(known);
     }
 
+    /// Notes who leads the tree.
+    pub(crate) fn set_lead(&self, agent: &Agent) {
+        // It is set once, before anything runs.
+        let _ = self.lead.set([agent.id.clone(), agent.name.clone()]);
+    }
+
+    /// Whether a role would be taken for the agent at the top.
+    pub(crate) fn is_name_of_lead(&self, role: &str) -> bool {
+        let names = self.lead.get().into_iter().flatten().map(String::as_str);
+        names.chain([LEAD]).any(|name| delegate::looks_like(name, role))
+    }
+
     /// Folds a log. What an imported part of it permitted for good is forgotten.
     pub(crate) fn fold(&self, session: &SessionId, records: &[Record]) -> State {
         let is_imported = |record: &&Record| self.imported.is_some_and(|mark| record.pos <= mark);
@@ -388,7 +406,9 @@ impl Tree {
         let first = Link { name: place.to_owned(), model, meter, is_priced: true };
         let may_ask = |spec: &ToolSpec| EXTERNAL_TOOLS.contains(&spec.name.as_str());
         let mut specs = self.settings().tools.specs(&authority);
-        specs.retain(|spec| may_ask(spec) && (spec.name != "shell" || self.settings().shell.is_some()));
+        let is_denied = |spec: &ToolSpec| authority.permissions.denies(&spec.name);
+        specs.retain(|spec| may_ask(spec) && !is_denied(spec));
+        specs.retain(|spec| spec.name != "shell" || self.settings().shell.is_some());
         Ok(Kit {
             agent_hash: agent.hash(),
             authority_hash: authority.hash(),
@@ -464,6 +484,8 @@ impl Tree {
             agent,
             agents: settings.agents.list(),
         }));
+        // A tool that never may be called is not offered.
+        specs.retain(|spec| !authority.permissions.denies(&spec.name));
         specs.into()
     }
 

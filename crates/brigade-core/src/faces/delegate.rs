@@ -97,6 +97,12 @@ pub fn fold(role: &str) -> String {
     role.trim().nfc().collect::<String>().to_lowercase().nfc().collect()
 }
 
+/// Whether two names look the same where they stand before a message: letter case, width and composition do not count.
+pub fn looks_like(one: &str, other: &str) -> bool {
+    let shape = |name: &str| name.trim().nfkc().collect::<String>().to_lowercase().nfkc().collect::<String>();
+    shape(one) == shape(other)
+}
+
 /// Whether a text can be shown as a role: one line of 1 to 64 characters that cannot pass for a prefix of ours.
 pub fn is_role(role: &str) -> bool {
     (1..=ROLE_LENGTH).contains(&role.chars().count()) && role.chars().all(is_plain)

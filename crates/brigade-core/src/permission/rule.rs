@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::host::HostRule;
 use super::path::PathRule;
 use super::shell::CommandRule;
+use crate::alias;
 
 /// The longest name of a tool.
 const MAX_NAME: usize = 64;
@@ -27,7 +28,8 @@ const MCP: &str = "mcp__";
 
 /// A permission rule, written `tool` or `tool(specifier)`.
 ///
-/// The name is exact; only `mcp__server__*` may end in a star, which stands for every tool of that server.
+/// The name is exact; only `mcp__server__*` may end in a star, which stands for every tool of that server. The letter
+/// case of names that begin with `mcp__` does not matter.
 ///
 /// The specifier of `shell` is one simple command. Its words are compared with those of the call after quotes
 /// are resolved, and a final ` *` permits any further arguments. For `deny` and `ask` the final star is
@@ -173,10 +175,11 @@ impl FromStr for Rule {
             Some((tool, rest)) => (tool, Some(rest)),
             None => (text, None),
         };
-        if !is_tool(tool) {
-            return Err(RuleError::Name { name: tool.to_owned() });
+        let tool = alias::canonical(tool);
+        if !is_tool(&tool) {
+            return Err(RuleError::Name { name: tool.into_owned() });
         }
-        let tool = tool.to_owned();
+        let tool = tool.into_owned();
         let Some(rest) = rest else {
             return Ok(Rule { tool, specifier: None, matcher: Matcher::Any });
         };

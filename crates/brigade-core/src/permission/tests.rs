@@ -398,3 +398,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn mcp_rule_in_any_letter_case_binds_the_tool() {
+    for text in ["mcp__github__create_issue", "mcp__GitHub__Create_Issue", "MCP__GITHUB__*"] {
+        let rule: Rule = text.parse().unwrap();
+        assert!(rule.names("mcp__github__create_issue"), "{text}");
+        let deny = Permissions { mode: Mode::Auto, deny: vec![rule], ..Permissions::default() };
+        assert!(deny.denies("mcp__github__create_issue") && !deny.denies("mcp__gitlab__x"), "{text}");
+    }
+    assert!("Read_File".parse::<Rule>().is_err(), "names of our own tools are exact");
+}

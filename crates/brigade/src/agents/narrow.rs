@@ -66,6 +66,7 @@ impl Narrow {
     }
 
     fn disallow_one(&mut self, name: &str) -> bool {
+        let name = &*alias::canonical(name);
         if name.starts_with("mcp__") {
             let server = name.matches("__").count() == 1;
             let rule = if server { format!("{name}__*") } else { name.to_owned() };

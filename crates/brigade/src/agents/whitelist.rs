@@ -133,6 +133,7 @@ fn entry(name: &str) -> Entry {
     if matches!(name, "*" | "all") {
         return Entry::All;
     }
+    let name = &*alias::canonical(name);
     if name.starts_with("mcp__") {
         let whole_server = name.matches("__").count() == 1;
         let tool = if whole_server { format!("{name}__*") } else { name.to_owned() };

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use brigade_core::event::Effect;
+use brigade_core::state::CallProgress;
 use brigade_core::{Amount, CallId, Event, Extent, Hash, SeenFile, Spent, ToolCall, ToolOutput, json};
 use serde_json::Value;
 

@@ -158,6 +158,13 @@ impl Driver {
             return Ok((last.kit.clone(), last.agent.clone(), last.warning.clone()));
         }
         let definition = self.definition_for(part).await?;
+        // What it says to the user would stand there as if the lead had said it.
+        if let Some(role) = part.role.as_deref().filter(|_| definition.is_none())
+            && self.tree.is_name_of_lead(role)
+        {
+            let text = format!("'{role}' is the name of the agent that leads this run. Choose another name.");
+            return Err(ToolOutput::error(text));
+        }
         let defined = definition.as_ref().map(|agent| agent.id.clone());
         let (agent, wish) = self.tree.settings().faces.equip(part, &self.caller(), definition);
         let depth = self.caller().depth + 1;

@@ -57,10 +57,10 @@ fn a_whitelist_that_comes_to_nothing_refuses_to_load() {
 #[test]
 fn unknown_tools_are_told_and_not_granted() {
     let shelf = Shelf::new();
-    let definition = shelf.loaded("x.md", file("tools: Read, TodoWrite, mcp__Files, Teleport"));
-    assert_eq!(tools(&definition).unwrap(), ["read_file"]);
+    let definition = shelf.loaded("x.md", file("tools: Read, TodoWrite, mcp__Files, mcp__a.b, Teleport"));
+    assert_eq!(tools(&definition).unwrap(), ["read_file", "mcp__files__*"]);
     let text = &note(&definition.notes, "tools").text;
-    for name in ["TodoWrite", "mcp__Files", "Teleport"] {
+    for name in ["TodoWrite", "mcp__a.b", "Teleport"] {
         assert!(text.contains(name), "{text}");
     }
 }

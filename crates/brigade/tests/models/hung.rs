@@ -131,7 +131,11 @@ async fn time_in_the_queue_does_not_move_the_deadline_of_the_user() {
     let start = Instant::now();
     let (children, ending) = run_at(&crowd, one_at_a_time, task).await;
     let stopped = children.iter().filter(|(_, status)| *status == Status::Incomplete { limit: Which::Time });
-    assert_eq!((done(&children) + stopped.count(), done(&children) < 5), (5, true), "{children:?} {ending:?}");
+    assert_eq!(
+        (done(&children) + stopped.count(), done(&children) < 5),
+        (5, true),
+        "{children:?} {ending:?}"
+    );
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
 }
 

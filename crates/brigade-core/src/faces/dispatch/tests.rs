@@ -397,3 +397,18 @@ fn c88_a_forged_id_is_shown_on_one_line() {
     assert!(!refusal.contains('\n') && !refusal.contains('['), "{refusal}");
     assert!(refusal.starts_with("Agent '") && refusal.ends_with("' not found"));
 }
+
+#[test]
+fn mcp_tools_in_any_letter_case_are_granted() {
+    let mut root = Someone::knowing(&[]);
+    for tool in ["mcp__github__create_issue", "mcp__github__list"] {
+        root.authority.tools.insert(tool.to_owned());
+        root.authority.lend.insert(tool.to_owned());
+    }
+    for (written, count) in [("mcp__GitHub__Create_Issue", 1), ("MCP__github__*", 2)] {
+        let agent = crate::agent::Agent { tools: Some(list(&[written])), ..named("coder") };
+        root.agents = vec![agent];
+        let child = root.child(&Faces::default(), NAME, r#"{"agent_id":"coder","task":"x"}"#);
+        assert_eq!(child.authority.tools.len(), count, "{written}");
+    }
+}

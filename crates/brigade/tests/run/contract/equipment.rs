@@ -297,6 +297,39 @@ async fn root_with_a_whitelist_gives_no_other_tool_to_children_it_makes_up() {
 }
 
 #[tokio::test]
+async fn role_that_is_named_like_the_lead_is_refused() {
+    let roles = ["lead", "Lead", " LEAD ", "ｌｅａｄ", "Boss"];
+    let mut made_up: Vec<(&str, Value)> =
+        roles.iter().map(|role| ("delegate", json!({ "role": role, "task": "go" }))).collect();
+    made_up.push(helper("Boss"));
+    made_up.push(spawn("boss"));
+    let scene = Scene::with(&[calls("boss", 1, &made_up), json!({ "text": "done" })], |_| {});
+    let boss = Agent { name: "Boss".to_owned(), ..agent("boss") };
+    let ending = scene.run_task(Task::new("go").agent(boss)).await;
+    let answers = scene.answers(&ending.session).await;
+    assert_eq!(answers.len(), made_up.len());
+    for answer in answers {
+        assert!(answer.contains("is the name of the agent that leads this run"), "{answer}");
+    }
+    assert_eq!(scene.runtime.store().sessions(&ending.session).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn tool_that_a_rule_denies_outright_is_not_offered() {
+    let scene = Scene::with(&[json!({ "text": "done" })], |settings| {
+        settings.permissions.deny = ["write_file", "message", "delegate", "grep(secret/**)"]
+            .map(|rule| rule.parse().unwrap())
+            .to_vec();
+    });
+    scene.run().await;
+    let offered = scene.requests("lead").remove(0).tools;
+    for denied in ["write_file", "message", "delegate"] {
+        assert!(!offered.iter().any(|tool| tool == denied), "{denied} is offered: {offered:?}");
+    }
+    assert!(offered.iter().any(|tool| tool == "grep"), "a part of it is denied, not all");
+}
+
+#[tokio::test]
 async fn definition_that_lacks_requested_tools_is_reported_to_the_caller() {
     let call = ("delegate", json!({ "role": "Coder", "task": "go", "tools": ["read_file", "write_file"] }));
     let scene = Scene::with(
