@@ -81,7 +81,7 @@ async fn reading_while_a_writer_is_stopped_does_not_wait() {
     let _stopped = Stopped::start(&database(folder.path()), "both");
     let began = Instant::now();
     for store in [
-        SqliteStore::open_to_read(&database(folder.path())).unwrap(),
+        SqliteStore::open_to_read(&database(folder.path())).unwrap().unwrap(),
         SqliteStore::open(&database(folder.path())).unwrap(),
     ] {
         assert_eq!(store.roots().await.unwrap().len(), 1);
@@ -133,13 +133,15 @@ async fn opening_while_a_writer_is_stopped_does_not_wait_for_a_waiter_either() {
 #[tokio::test]
 async fn store_open_for_reading_refuses_to_write() {
     let folder = store_with_a_session().await;
-    let store = SqliteStore::open_to_read(&database(folder.path())).unwrap();
+    let store = SqliteStore::open_to_read(&database(folder.path())).unwrap().unwrap();
     let refused = store.append(outside(&root(1), vec![heard("hello")])).await.unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused:?}");
     assert!(matches!(store.remove(&root(1)).await, Err(StoreError::ReadOnly { .. })));
     let missing = SqliteStore::open_to_read(&folder.path().join("none.db")).unwrap_err();
     assert!(matches!(missing, StoreError::ReadOnly { .. }), "{missing:?}");
     assert!(!folder.path().join("none.db").exists());
+    std::fs::write(folder.path().join("empty.db"), "").unwrap();
+    assert!(SqliteStore::open_to_read(&folder.path().join("empty.db")).unwrap().is_none());
 }
 
 #[tokio::test]
