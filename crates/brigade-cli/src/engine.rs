@@ -43,9 +43,13 @@ pub(crate) fn store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
 /// Opens the store for reading only, so that it can also be read where nobody may write, or while a process that writes
 /// is stopped. A store that does not exist yet is empty.
 pub(crate) fn store_to_read(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
-    match settings.store.symlink_metadata() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Arc::new(MemoryStore::new())),
-        Ok(_) | Err(_) => Ok(Arc::new(SqliteStore::open_to_read(&settings.store)?)),
+    let store = match settings.store.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Ok(_) | Err(_) => SqliteStore::open_to_read(&settings.store)?,
+    };
+    match store {
+        Some(store) => Ok(Arc::new(store)),
+        None => Ok(Arc::new(MemoryStore::new())),
     }
 }
 

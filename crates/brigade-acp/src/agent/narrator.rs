@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use acp::{SessionNotification, SessionUpdate};
 use agent_client_protocol::v1::schema as acp;
-use brigade::{Live, Store};
+use brigade::store::Pos;
+use brigade::{Live, Store, StoreError};
 use brigade_core::event::Speaker;
 use brigade_core::message::Stop;
 use brigade_core::view::Tree;
@@ -46,6 +47,10 @@ pub(super) struct Narrator {
     /// How much the model of the session at the top can read.
     window: Option<u64>,
     seen: HashMap<SessionId, u64>,
+    /// Position up to which all facts of the tree were recalled.
+    until: Pos,
+    /// What the rounds of the session at the top have used up.
+    pub(super) spent: Spent,
     streamed: HashMap<SessionId, Streamed>,
     calls: HashMap<SessionId, HashMap<CallId, Call>>,
     /// The latest doings of the children of a call, by the id of the call.
@@ -72,6 +77,8 @@ impl Narrator {
             last_stop: Stop::End,
             window: None,
             seen: HashMap::new(),
+            until: 0,
+            spent: Spent::default(),
             streamed: HashMap::new(),
             calls: HashMap::new(),
             doings: HashMap::new(),
@@ -84,12 +91,17 @@ impl Narrator {
         Narrator { window, ..self }
     }
 
-    /// Takes note of what the client knows already.
-    pub(super) fn recall(&mut self, records: &[Record]) {
-        for record in records {
-            self.fact(record);
+    /// Takes note of what the client knows already, as far as it was not noted in an earlier round.
+    pub(super) async fn recall(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+        let records = store.tail(&self.root, self.until, usize::MAX).await?;
+        for record in &records {
+            self.until = record.pos;
+            if record.seq >= self.seen.get(&record.session).copied().unwrap_or(0) {
+                self.fact(record);
+            }
         }
         self.told.clear();
+        Ok(())
     }
 
     /// What is to be told of this. Facts that were missed are read from the store, so that each is told once.
@@ -186,7 +198,12 @@ impl Narrator {
             }
             Event::Returned { child, outcome, spent } => self.returned(session, child, outcome, spent),
             Event::Said { text, .. } => self.said(session, text.as_str()),
-            Event::Ended { outcome, .. } => self.ended(session, outcome),
+            Event::Ended { outcome, spent } => {
+                if *session == self.root {
+                    self.spent = self.spent.plus(*spent);
+                }
+                self.ended(session, outcome);
+            }
             Event::Heard { .. }
             | Event::Resumed { .. }
             | Event::Called { .. }

@@ -41,10 +41,13 @@ pub(super) async fn run(
     }
     let workspace = runtime.settings().workspace.root().to_path_buf();
     let window = runtime.about(&turn.seat.model()).and_then(|about| about.window);
-    let mut narrator =
-        Narrator::new(session.clone(), workspace, client.children, When::Now).with_window(window);
-    let known = runtime.store().tail(&session, 0, usize::MAX).await.map_err(RunError::from);
-    narrator.recall(&known.map_err(|error| refusal::run(&error))?);
+    // What an earlier round has told need not be read again.
+    let narrator = turn.seat.take_narrator();
+    let narrator =
+        narrator.unwrap_or_else(|| Narrator::new(session.clone(), workspace, client.children, When::Now));
+    let mut narrator = narrator.with_window(window);
+    let recalled = narrator.recall(&**runtime.store()).await.map_err(RunError::from);
+    recalled.map_err(|error| refusal::run(&error))?;
     let questions = Questions::new(office.peer().clone());
     let going = Going { office, client, runtime, session, narrator, questions, stopping: Stopping::No };
     going.follow(turn, prepared).await
@@ -109,10 +112,12 @@ impl Going<'_> {
             self.office.peer().update(&update).await;
         }
         let spent = match &ending {
-            Ok(ending) => spent_in_all(&self.runtime, ending).await,
+            Ok(_) => self.narrator.spent,
             Err(_) => Spent::default(),
         };
-        self.answer(ending, spent)
+        let answer = self.answer(ending, spent);
+        turn.seat.keep_narrator(self.narrator);
+        answer
     }
 
     async fn see(&mut self, live: Live, turn: &Turn) {
@@ -148,7 +153,7 @@ impl Going<'_> {
     }
 
     fn answer(
-        self,
+        &self,
         ending: Result<Ending, RunError>,
         spent: Spent,
     ) -> Result<acp::PromptResponse, acp::Error> {
@@ -172,17 +177,6 @@ impl Going<'_> {
         response.usage = Some(usage(&spent));
         Ok(response.meta(meta))
     }
-}
-
-/// What all rounds of a session have used up, as the protocol counts. Agents that were left to themselves are in it with all
-/// that they were lent.
-async fn spent_in_all(runtime: &Runtime, ending: &Ending) -> Spent {
-    let Ok(records) = runtime.store().read(&ending.session, 0).await else { return ending.spent };
-    let ends = records.iter().filter_map(|record| match &record.event {
-        Event::Ended { spent, .. } => Some(*spent),
-        _ => None,
-    });
-    ends.fold(Spent::default(), Spent::plus)
 }
 
 /// Waits until somebody wants the round to stop.

@@ -9,6 +9,7 @@ use brigade_core::permission::Mode;
 use brigade_core::{Agent, Amount, Event, Hop, Record, SessionId};
 use tokio::sync::watch;
 
+use super::narrator::Narrator;
 use super::{Desk, refusal};
 
 /// A session that the client has open.
@@ -29,11 +30,13 @@ struct Now {
     /// The depth that the session has in any case, once it has begun.
     begun: Option<u32>,
     round: Option<Going>,
+    /// What told the last round, and knows what the client was told.
+    narrator: Option<Narrator>,
 }
 
 impl Now {
     fn new(mode: Mode, model: Chosen, hop: Option<Hop>, begun: Option<u32>) -> Now {
-        Now { mode, model, hop, begun, round: None }
+        Now { mode, model, hop, begun, round: None, narrator: None }
     }
 }
 
@@ -112,6 +115,16 @@ impl Seat {
 
     fn now(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What told the last round, if there was one here.
+    pub(super) fn take_narrator(&self) -> Option<Narrator> {
+        self.now().narrator.take()
+    }
+
+    /// Keeps what told a round for the next one.
+    pub(super) fn keep_narrator(&self, narrator: Narrator) {
+        self.now().narrator = Some(narrator);
     }
 
     /// The mode of the next round.

@@ -83,15 +83,19 @@ impl SqliteStore {
     }
 
     /// Opens a store that exists for reading only. It takes no lock that a writer needs, also works on a file system or
-    /// with permissions that allow no writing, and refuses everything that writes.
-    pub fn open_to_read(path: &Path) -> Result<SqliteStore, StoreError> {
+    /// with permissions that allow no writing, and refuses everything that writes. None if nothing was written to it yet,
+    /// as in the moment in which another process makes it.
+    pub fn open_to_read(path: &Path) -> Result<Option<SqliteStore>, StoreError> {
         let place: Arc<Path> = schema::absolute(path).into();
         schema::check_file(&place).map_err(|error| schema::io_error(&place, &error))?;
-        let (access, _) = Access::find(&place)?;
+        let (access, format) = Access::find(&place)?;
+        if format.is_none() {
+            return Ok(None);
+        }
         let reader = Arc::new(Reader::new(place.clone(), access));
         // Nobody looks for what others write, so nobody is stirred.
         let (_, stirred) = watch::channel(0);
-        Ok(SqliteStore { place, reader, jobs: None, writer: None, gate: Arc::default(), stirred })
+        Ok(Some(SqliteStore { place, reader, jobs: None, writer: None, gate: Arc::default(), stirred }))
     }
 
     /// Where the store is.

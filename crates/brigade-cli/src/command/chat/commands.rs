@@ -18,11 +18,12 @@ const COMMANDS: [(&str, &str, &str); 10] = [
     ("quit", "", "leave; so do Ctrl-D, and Ctrl-C twice"),
 ];
 
-const KEYS: [(&str, &str); 4] = [
+const KEYS: [(&str, &str); 5] = [
     ("Enter", "send; while the agents work, it is heard at the next step"),
     ("Alt-Enter", "a new line; so do Ctrl-J, and a backslash at the end"),
     ("Up, Down", "what was typed before; a line that begins with a blank is not kept"),
     ("Ctrl-C", "clears the line, then stops the round, then leaves"),
+    ("Ctrl-Z", "suspends the chat; fg in the shell resumes it"),
 ];
 
 /// What a line that was typed means.
