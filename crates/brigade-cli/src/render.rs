@@ -6,7 +6,6 @@ mod html;
 mod links;
 mod markdown;
 pub(crate) mod question;
-mod spans;
 mod stage;
 mod story;
 mod table;
@@ -14,7 +13,7 @@ mod tale;
 mod transcript;
 mod tree;
 
-use brigade_core::view::{Doing, Node};
+use brigade_core::view::{Node, Tree};
 use unicode_width::UnicodeWidthChar;
 
 use crate::clock;
@@ -23,7 +22,6 @@ pub(crate) use branches::{Branch, Breadth, branches};
 pub(crate) use document::document;
 pub(crate) use html::html;
 pub(crate) use markdown::Markdown;
-pub(crate) use spans::Spans;
 pub(crate) use stage::Stage;
 pub(crate) use story::label;
 pub(crate) use table::{costs, costs_by_agent, ended, layout, summary};
@@ -32,9 +30,8 @@ pub(crate) use transcript::{Outputs, transcript};
 pub(crate) use tree::{Content, Overview, Row, overview};
 
 /// How long an agent worked, or has worked so far, in milliseconds.
-pub(crate) fn elapsed(node: &Node) -> u64 {
-    let end = if matches!(node.doing, Doing::Ended(_)) { node.changed_at } else { clock::now() };
-    end.saturating_sub(node.started_at)
+pub(crate) fn elapsed(tree: &Tree, node: &Node) -> u64 {
+    tree.working_time([&node.session], Some(clock::now()))
 }
 
 /// The columns that a text takes, character by character: terminals that join some of them take fewer, none takes more.

@@ -39,6 +39,9 @@ struct Usage {
     /// What external agents say they used up, apart from all else.
     reported_tokens: u64,
     reported_usd: f64,
+    /// Whether a cost is missing because an external agent did not report it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cost_not_reported: bool,
 }
 
 /// One session of the tree, with what it used up by itself.
@@ -80,6 +83,7 @@ impl Usage {
             in_doubt_tokens: spent.in_doubt.tokens,
             reported_tokens: spent.reported.tokens,
             reported_usd: units::float_dollars(spent.reported.usd),
+            cost_not_reported: spent.cost_unreported > 0,
         }
     }
 }
@@ -121,10 +125,10 @@ impl Report {
 
 /// Every session of a tree, depth first.
 pub(crate) fn agents(view: &View) -> Vec<Agent> {
-    view.tree.walk(&view.root).into_iter().map(agent).collect()
+    view.tree.walk(&view.root).into_iter().map(|node| agent(view, node)).collect()
 }
 
-fn agent(node: &Node) -> Agent {
+fn agent(view: &View, node: &Node) -> Agent {
     let (status, (limit, error)) = match &node.doing {
         Doing::Ended(outcome) => (outcome.status.word(), details(&outcome.status)),
         Doing::Waiting => ("waiting", (None, None)),
@@ -147,7 +151,7 @@ fn agent(node: &Node) -> Agent {
         tool_errors: node.tool_errors,
         usage: Usage::of(&node.own),
         cost_usd: units::float_dollars(node.own.usd),
-        duration_ms: node.changed_at.saturating_sub(node.started_at),
+        duration_ms: view.tree.working_time([&node.session], None),
     }
 }
 

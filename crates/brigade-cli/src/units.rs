@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use brigade_core::amount;
+use brigade_core::{Spent, amount};
 
 use crate::clock;
 
@@ -100,6 +100,15 @@ pub(crate) fn brief_dollars(nano: u64) -> String {
 pub(crate) fn shown_dollars(nano: u64) -> String {
     let parts = nano.div_ceil(100_000);
     format!("${}.{:04}", parts / 10_000, parts % 10_000)
+}
+
+/// What was spent, as it is shown. What an external agent did not report is not nothing.
+pub(crate) fn cost(spent: &Spent) -> String {
+    match (spent.usd, spent.cost_unreported) {
+        (0, 1..) => "not reported".to_owned(),
+        (usd, 0) => shown_dollars(usd),
+        (usd, _) => format!("{}+", shown_dollars(usd)),
+    }
 }
 
 /// The price of a million tokens as it is shown: exact, with two digits or more.

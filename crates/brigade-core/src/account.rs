@@ -42,11 +42,18 @@ impl Account {
         account.map(Some).map_err(|cause| format!("`_meta.{KEY}`: {cause}"))
     }
 
+    /// The account as JSON. Beside `usd`, which is in nano-dollars, the same amount says its unit.
+    pub fn to_json(&self) -> Value {
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        if let Value::Object(fields) = &mut value {
+            name_units(fields);
+        }
+        value
+    }
+
     /// Puts the account into a `_meta` object.
     pub fn put(&self, meta: &mut Map<String, Value>) {
-        if let Ok(value) = serde_json::to_value(self) {
-            meta.insert(KEY.to_owned(), value);
-        }
+        meta.insert(KEY.to_owned(), self.to_json());
     }
 
     /// The same in our own books, as far as it stays within what was lent: nobody can charge more than that. What goes
@@ -79,6 +86,20 @@ impl Account {
             ..Spent::default()
         }
     }
+}
+
+/// Adds `usd_nano` and `cost_usd` beside `usd`, which is in nano-dollars.
+pub fn name_units(fields: &mut Map<String, Value>) {
+    let nano = match fields.get("usd") {
+        None => 0,
+        Some(value) => match value.as_u64() {
+            Some(nano) => nano,
+            // No limit has no number.
+            None => return,
+        },
+    };
+    fields.insert("usd_nano".to_owned(), nano.into());
+    fields.insert("cost_usd".to_owned(), (nano as f64 / 1e9).into());
 }
 
 impl From<&Spent> for Account {

@@ -140,6 +140,9 @@ pub struct Spent {
     /// Tokens above the reserves of their calls, whether the rest of the grant covered them or not.
     #[serde(skip_serializing_if = "is_zero")]
     pub excess: u64,
+    /// Rounds of external agents that reported no cost.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cost_unreported: u64,
     /// Tokens of `usage` that are an estimate, because the provider reported implausibly few.
     #[serde(skip_serializing_if = "is_zero")]
     pub estimated: u64,
@@ -168,6 +171,7 @@ impl Spent {
             in_doubt: self.in_doubt.plus(other.in_doubt),
             overrun: self.overrun.plus(other.overrun),
             excess: self.excess.saturating_add(other.excess),
+            cost_unreported: self.cost_unreported.saturating_add(other.cost_unreported),
             estimated: self.estimated.saturating_add(other.estimated),
             held: Amount::default(),
             reported: self.reported.plus(other.reported),

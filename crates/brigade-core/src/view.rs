@@ -2,6 +2,7 @@
 //! and later the browser all read these.
 
 mod questions;
+mod spans;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use crate::state::Purpose;
 pub use questions::Question;
 
 use questions::Questions;
+use spans::Spans;
 
 /// What an agent is doing.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,6 +131,7 @@ pub struct Tree {
     nodes: BTreeMap<SessionId, Node>,
     said: Vec<Said>,
     questions: Questions,
+    spans: Spans,
 }
 
 impl Tree {
@@ -194,6 +197,16 @@ impl Tree {
         nodes
     }
 
+    /// How long at least one of these sessions was at work, in milliseconds: time between rounds and time in which no
+    /// process ran the tree do not count. An open round lasts until `now`, or until its last fact.
+    pub fn working_time<'a>(
+        &self,
+        sessions: impl IntoIterator<Item = &'a SessionId>,
+        now: Option<u64>,
+    ) -> u64 {
+        self.spans.time(sessions, now)
+    }
+
     /// What all sessions below and including `root` used up.
     pub fn spent(&self, root: &SessionId) -> Spent {
         self.walk(root).iter().fold(Spent::default(), |sum, node| sum.plus(node.own))
@@ -202,6 +215,7 @@ impl Tree {
     /// Takes one record into account.
     pub fn apply(&mut self, record: &Record) {
         self.questions.apply(record);
+        self.spans.apply(record);
         match &record.event {
             Event::Started { delegation, parent, depth, grant, .. } => {
                 let node = self.enter(&record.session, parent.clone(), *depth, record.at);

@@ -122,7 +122,7 @@ pub(crate) fn status(found: &Found) -> CallToolResult {
     result.structured_content = Some(json!({
         "session_id": found.session.as_str(),
         "state": state,
-        "spent": Account::from(&spent),
+        "spent": Account::from(&spent).to_json(),
         "agents": agents,
         "open_questions": questions.iter().map(|question| question.name()).collect::<Vec<_>>(),
     }));

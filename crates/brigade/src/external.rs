@@ -125,7 +125,8 @@ impl Terms {
             true => (doubt.plus(unsaid), Amount::default()),
             false => (doubt, left),
         };
-        Spent { usage, usd, agents, in_doubt, held, reported, ..Spent::default() }
+        let cost_unreported = u64::from(said.is_over && said.usd.is_none());
+        Spent { usage, usd, agents, in_doubt, held, reported, cost_unreported, ..Spent::default() }
     }
 
     /// What is set aside for a call: all that is left of the loan, since nobody knows what the agent will use.

@@ -21,4 +21,5 @@ mod models {
     mod storm;
     mod streams;
     mod tree;
+    mod usage;
 }

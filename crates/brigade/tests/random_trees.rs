@@ -98,7 +98,12 @@ impl Model for Babble {
                 chunks.push(Chunk::Arguments(arguments));
             }
         }
-        let usage = Usage { input: 50 + dice.below(100), output: 5 + dice.below(20), ..Usage::default() };
+        let mut usage = Usage { input: 50 + dice.below(100), output: 5 + dice.below(20), ..Usage::default() };
+        if dice.one_in(10) {
+            // A server that does not keep to the output limit, and a proxy that adds a prompt of its own.
+            usage.output = request.max_tokens.saturating_mul(dice.below(3)).saturating_add(dice.below(500));
+            usage.input += dice.below(5_000);
+        }
         chunks.extend([Chunk::Usage(usage), Chunk::Done(Stop::End)]);
         stream::iter(chunks.into_iter().map(Ok)).boxed()
     }
@@ -122,6 +127,11 @@ fn call(dice: &mut Dice, session: &SessionId) -> (String, String) {
         2 => r#", "tools": ["echo", "delegate", "grep", "glob", "nonsense"]"#,
         _ => "",
     };
+    let budget = match dice.below(6) {
+        0 => r#", "tokens": 9000"#,
+        1 => r#", "tokens": "2k", "usd": 0.01"#,
+        _ => "",
+    };
     let helper = |dice: &mut Dice| {
         let allowed = dice.pick(&[
             "",
@@ -134,7 +144,7 @@ fn call(dice: &mut Dice, session: &SessionId) -> (String, String) {
     let some_child = format!("{session}.{}-{}", 1 + dice.below(3), dice.below(3));
     let (name, arguments) = match dice.below(12) {
         0 | 1 => ("echo", r#"{"text": "x"}"#.to_owned()),
-        2 | 3 => ("delegate", format!(r#"{{"role": "{role}", "task": "go"{tools}{background}}}"#)),
+        2 | 3 => ("delegate", format!(r#"{{"role": "{role}", "task": "go"{tools}{background}{budget}}}"#)),
         4 | 5 => ("subagent", format!("{}{background}}}", helper(dice))),
         6 => {
             let tasks: Vec<String> = (0..1 + dice.below(3)).map(|_| helper(dice) + "}").collect();
@@ -191,6 +201,7 @@ fn settings(dice: &mut Dice, workspace: &Workspace) -> Settings {
     let preset = SwarmRole {
         tools: ["echo", "grep"].map(str::to_owned).to_vec(),
         locked: dice.one_in(2),
+        tokens: dice.one_in(3).then_some(20_000),
         ..SwarmRole::default()
     };
     settings.faces.swarm.roles = BTreeMap::from([("Bob".to_owned(), preset)]);
@@ -203,7 +214,7 @@ fn settings(dice: &mut Dice, workspace: &Workspace) -> Settings {
     settings.faces.spawn =
         Some(SpawnConfig { max_depth: u32::try_from(dice.below(4)).unwrap(), ..SpawnConfig::default() });
     settings.faces.delegation.faces = Offer::Auto;
-    settings.faces.delegation.extras = [Extra::Background].into();
+    settings.faces.delegation.extras = [Extra::Background, Extra::Tokens, Extra::Usd].into();
     settings.limits.max_depth = u32::try_from(1 + dice.below(4)).unwrap();
     settings.limits.concurrency = usize::try_from(1 + dice.below(4)).unwrap();
     settings.limits.lead_turns = 4;

@@ -24,7 +24,7 @@ use crate::follow::View;
 use crate::named;
 use crate::output;
 use crate::progress;
-use crate::render::{self, Branch, Breadth, Outputs, Spans, Tale};
+use crate::render::{self, Branch, Breadth, Outputs, Tale};
 use crate::report;
 use crate::safe;
 use crate::settings::Settings;
@@ -113,7 +113,7 @@ impl Look<'_> {
             let breadth = if full { Breadth::Whole } else { Breadth::Folded };
             let colour = terminal::colour_of_results(&self.settings.environment);
             let room = terminal::room_for_results();
-            output::raw(&render::branches(view, &tale.spans, breadth, colour, room))?;
+            output::raw(&render::branches(view, breadth, colour, room))?;
             for said in view.tree.said() {
                 output::text(&format!("[{}]: {}", safe::line(&said.role), safe::line(&said.text)))?;
             }
@@ -126,8 +126,8 @@ impl Look<'_> {
 
     /// What can be read of a tree, and why the rest can't.
     async fn readable(&self, root: &SessionId) -> Result<(Tale, Option<StoreError>), Failure> {
-        let (view, spans) = (View::new(root.clone()), Spans::default());
-        let mut tale = Tale { view, spans, records: Vec::new(), fault: None };
+        let view = View::new(root.clone());
+        let mut tale = Tale { view, records: Vec::new(), fault: None };
         let mut after = 0;
         let fault = loop {
             match self.store.tail(root, after, 10_000).await {
@@ -136,7 +136,6 @@ impl Look<'_> {
                     after = last.pos;
                     for record in &page {
                         tale.view.apply(record);
-                        tale.spans.apply(record);
                     }
                     tale.records.extend(page);
                 }

@@ -101,8 +101,8 @@ impl Lines {
                     outcome.status.word(),
                     node.turns,
                     node.own.usage.total(),
-                    units::shown_dollars(node.own.usd),
-                    units::elapsed(record.at.saturating_sub(node.started_at)),
+                    units::cost(&node.own),
+                    units::elapsed(view.tree.working_time([&record.session], None)),
                     record.session,
                 ))
             }

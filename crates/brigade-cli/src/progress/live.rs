@@ -110,7 +110,7 @@ impl LiveTree {
             overview.rows.iter().map(|row| self.row(row, view, &columns, width)).collect();
         if !is_alone && let Some(root) = view.tree.node(&view.root) {
             let agents = overview.tally.sum();
-            let numbers = columns.numbers(overview.turns, &overview.spent, render::elapsed(root));
+            let numbers = columns.numbers(overview.turns, &overview.spent, render::elapsed(&view.tree, root));
             let state = overview.tally.to_string();
             lines.push(self.line(
                 ("", &format!("{agents} agents")),
@@ -131,7 +131,7 @@ impl LiveTree {
                 return Line { width: render::width(&text), shown: self.colour.paint("2", &text) };
             }
         };
-        let numbers = columns.numbers(node.turns, &node.own, render::elapsed(node));
+        let numbers = columns.numbers(node.turns, &node.own, render::elapsed(&view.tree, node));
         let (doing, style) = doing(node, active, view);
         self.line((&row.prefix, &label(row)), &numbers, (&doing, style), columns, width)
     }

@@ -2,6 +2,7 @@
 
 use brigade::Live;
 use brigade::lifecycle::{Lifecycle, Observer};
+use brigade_core::account;
 use brigade_core::view::Node;
 use brigade_core::{Event, Record, SessionId};
 use serde_json::{Map, Value, json};
@@ -113,6 +114,7 @@ pub(crate) fn fact(record: &Record, view: &View) -> Value {
     if let Some(definition) = line.remove("agent") {
         line.insert("definition".to_owned(), definition);
     }
+    name_money(&mut line);
     line.insert("type".to_owned(), json!(record.event.kind()));
     if matches!(record.event, Event::Ended { .. })
         && let Some(metadata) = view.tree.node(&record.session).and_then(Node::metadata)
@@ -123,6 +125,23 @@ pub(crate) fn fact(record: &Record, view: &View) -> Value {
     line.insert("seq".to_owned(), json!(record.seq));
     line.insert("at".to_owned(), json!(record.at));
     Value::Object(line)
+}
+
+/// Fields of facts that are amounts, or have such in them. What models and tools wrote is never looked into.
+const AMOUNTS: [&str; 9] =
+    ["spent", "reserved", "lent", "needed", "in_doubt", "overrun", "held", "reported", "budget"];
+
+/// Says the unit of all money in a fact.
+fn name_money(fields: &mut Map<String, Value>) {
+    for (key, value) in fields {
+        let Value::Object(inner) = value else { continue };
+        if AMOUNTS.contains(&key.as_str()) {
+            account::name_units(inner);
+            name_money(inner);
+        } else if key == "grant" {
+            name_money(inner);
+        }
+    }
 }
 
 fn lifecycle(event: &Lifecycle, session: &SessionId, view: &View) -> Map<String, Value> {

@@ -5,7 +5,7 @@ use brigade_core::{Amount, SessionId, Spent, Status};
 
 use super::story::{count, ending};
 use super::table::outcome;
-use super::{Content, Spans, fit, layout, overview};
+use super::{Content, fit, layout, overview};
 use crate::follow::View;
 use crate::safe;
 use crate::terminal::Colour;
@@ -48,19 +48,19 @@ pub(crate) struct Branch {
 
 impl Branch {
     /// The branch that begins with a session.
-    pub(crate) fn of(tree: &Tree, spans: &Spans, root: &SessionId) -> Branch {
+    pub(crate) fn of(tree: &Tree, root: &SessionId) -> Branch {
         let nodes = tree.walk(root);
         Branch {
             agents: nodes.len(),
             turns: nodes.iter().map(|node| node.turns).sum(),
             spent: nodes.iter().fold(Spent::default(), |sum, node| sum.plus(node.own)),
-            time: spans.time(nodes.iter().map(|node| &node.session)),
+            time: tree.working_time(nodes.iter().map(|node| &node.session), None),
         }
     }
 }
 
 /// The tree as a table, and why agents did not finish below it, in at most so many columns.
-pub(crate) fn branches(view: &View, spans: &Spans, breadth: Breadth, colour: Colour, room: usize) -> String {
+pub(crate) fn branches(view: &View, breadth: Breadth, colour: Colour, room: usize) -> String {
     let most = if breadth == Breadth::Whole { usize::MAX / 2 } else { MOST_ROWS };
     let mut lines = vec![HEADS.map(str::to_owned)];
     let rows = overview(&view.tree, &view.root, most).rows;
@@ -68,7 +68,7 @@ pub(crate) fn branches(view: &View, spans: &Spans, breadth: Breadth, colour: Col
     for row in &rows {
         lines.push(match row.content {
             Content::Agent(node, _) => {
-                cells(view, spans, node, fit(&format!("{}{}", row.prefix, safe::line(&node.label)), label))
+                cells(view, node, fit(&format!("{}{}", row.prefix, safe::line(&node.label)), label))
             }
             Content::Folded(tally) => {
                 let mut cells = std::array::from_fn(|_| String::new());
@@ -93,7 +93,7 @@ pub(crate) fn branches(view: &View, spans: &Spans, breadth: Breadth, colour: Col
     text
 }
 
-fn cells(view: &View, spans: &Spans, node: &Node, label: String) -> [String; 11] {
+fn cells(view: &View, node: &Node, label: String) -> [String; 11] {
     let tokens = |spent: &Spent| units::short(spent.usage.total());
     let mut cells = [
         label,
@@ -101,15 +101,15 @@ fn cells(view: &View, spans: &Spans, node: &Node, label: String) -> [String; 11]
         path(&node.session).to_owned(),
         node.turns.to_string(),
         tokens(&node.own),
-        units::shown_dollars(node.own.usd),
-        units::elapsed(spans.time([&node.session])),
+        units::cost(&node.own),
+        units::elapsed(view.tree.working_time([&node.session], None)),
         String::new(),
         String::new(),
         String::new(),
         String::new(),
     ];
     if !node.children.is_empty() {
-        let branch = Branch::of(&view.tree, spans, &node.session);
+        let branch = Branch::of(&view.tree, &node.session);
         cells[7] = branch.agents.to_string();
         cells[8] = tokens(&branch.spent);
         cells[9] = units::shown_dollars(branch.spent.usd);

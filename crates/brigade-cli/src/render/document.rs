@@ -72,7 +72,7 @@ impl Page {
             let (own, branch) = (&node.own, tale.branch(&node.session));
             let name =
                 format!("{}[{}](#{})", row.prefix, inline(&safe::line(&node.label)), anchor(&node.session));
-            let time = units::elapsed(tale.spans.time([&node.session]));
+            let time = units::elapsed(tale.view.tree.working_time([&node.session], None));
             table.push_str(&format!(
                 "\n| {name} | {} | {} | {} | {} | {time} | {} | {} | {} |",
                 inline(&fate(node).text),

@@ -314,7 +314,15 @@ pub(crate) fn cost(spent: &Spent) -> String {
         tokens => format!(", {tokens} by its own account"),
     };
     let (input, output) = (spent.usage.input_total(), spent.usage.output);
-    format!("{input} tokens in, {output} out{doubt}{reported}, {}", units::shown_dollars(spent.usd))
+    format!("{input} tokens in, {output} out{doubt}{reported}, {}", cost_in_words(spent))
+}
+
+fn cost_in_words(spent: &Spent) -> String {
+    match (spent.usd, spent.cost_unreported) {
+        (0, 1..) => "cost not reported".to_owned(),
+        (usd, 0) => units::shown_dollars(usd),
+        (usd, _) => format!("{} and a cost that was not reported", units::shown_dollars(usd)),
+    }
 }
 
 fn allowance(grant: &Grant) -> String {

@@ -56,7 +56,7 @@ fn table(view: &View, colour: Colour, columns: usize, most: usize) -> String {
         match row.content {
             Content::Agent(node, _) => {
                 let name = fit(&format!("{}{}", row.prefix, safe::line(&node.label)), LABEL.min(columns / 2));
-                lines.push(cells(name, node.turns, &node.own, elapsed(node)));
+                lines.push(cells(name, node.turns, &node.own, elapsed(&view.tree, node)));
                 outcomes.push(outcome(&node.doing));
             }
             Content::Folded(tally) => {
@@ -69,7 +69,7 @@ fn table(view: &View, colour: Colour, columns: usize, most: usize) -> String {
         }
     }
     if overview.rows.len() > 1 {
-        let time = view.tree.node(&view.root).map_or(0, elapsed);
+        let time = view.tree.node(&view.root).map_or(0, |root| elapsed(&view.tree, root));
         lines.push(cells("total".to_owned(), overview.turns, &overview.spent, time));
         outcomes.push((total(&overview), "2"));
     }
@@ -95,7 +95,7 @@ fn cells(name: String, turns: u64, spent: &Spent, millis: u64) -> [String; 6] {
 fn amounts(spent: &Spent) -> [String; 3] {
     let usage = spent.usage;
     let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-    [units::short(input), units::short(usage.output), units::shown_dollars(spent.usd)]
+    [units::short(input), units::short(usage.output), units::cost(spent)]
 }
 
 /// What became of all agents together.

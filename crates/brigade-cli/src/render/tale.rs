@@ -7,7 +7,7 @@ use brigade_core::{Record, SessionId, Status};
 
 use super::story::{Story, ending};
 use super::table::outcome;
-use super::{Branch, Row, Spans, branches, fit, overview};
+use super::{Branch, Row, branches, fit, overview};
 use crate::follow::View;
 use crate::safe;
 
@@ -18,8 +18,6 @@ const TITLE: usize = 100;
 pub(crate) struct Tale {
     /// The projection of its log.
     pub(crate) view: View,
-    /// When somebody worked.
-    pub(crate) spans: Spans,
     /// The log.
     pub(crate) records: Vec<Record>,
     /// Why there is no more of it, where some of it cannot be read.
@@ -67,7 +65,7 @@ impl Tale {
 
     /// An agent and all below it.
     pub(crate) fn branch(&self, session: &SessionId) -> Branch {
-        Branch::of(&self.view.tree, &self.spans, session)
+        Branch::of(&self.view.tree, session)
     }
 }
 

@@ -128,6 +128,21 @@ fn what_it_says_it_used_up_is_shown_apart() {
 }
 
 #[test]
+fn a_cost_that_an_external_agent_did_not_report_is_not_nothing() {
+    let home = Home::new();
+    home.write("home/config.json", &config(&home, json!({})));
+    let silent = home.report(&delegating("!say fine"), &[]);
+    assert_eq!(silent["agents"][1]["usage"]["cost_not_reported"], true, "{silent}");
+    assert_eq!(silent["usage"]["cost_not_reported"], true, "{silent}");
+    let session = silent["session_id"].as_str().unwrap();
+    home.brigade(&["sessions", "tree", session]).exits(0).prints("not reported");
+    let child = silent["agents"][1]["session_id"].as_str().unwrap();
+    home.brigade(&["sessions", "show", child]).exits(0).prints("cost not reported");
+    let spoken = home.report(&delegating("!spend 90\n!say fine"), &[]);
+    assert_eq!(spoken["usage"].get("cost_not_reported"), None, "{spoken}");
+}
+
+#[test]
 fn point_73_the_call_overrides_the_config_and_without_both_the_model_answers() {
     let home = Home::new();
     let asked = |call: Value| {

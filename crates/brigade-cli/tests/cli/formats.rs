@@ -71,6 +71,46 @@ fn json_is_one_object() {
     assert_eq!(failed.exits(1).json()["error"], "the scripted model refuses");
 }
 
+#[test]
+fn stream_json_money_says_its_unit() {
+    let home = Home::new();
+    let lines = home.run(TEAM, &["--output-format", "stream-json", "--budget-usd", "2.5"]).exits(0).lines();
+    let started = of_kind(&lines, "started")[0];
+    let budget = &started["grant"]["budget"];
+    assert_eq!(
+        (&budget["usd_nano"], &budget["cost_usd"]),
+        (&2_500_000_000_u64.into(), &2.5.into()),
+        "{budget}"
+    );
+    let mut costly = 0;
+    for line in lines.iter().filter(|line| line["spent"].is_object()) {
+        let spent = &line["spent"];
+        let nano = spent["usd"].as_u64().unwrap_or(0);
+        assert_eq!(
+            (&spent["usd_nano"], &spent["cost_usd"]),
+            (&nano.into(), &(nano as f64 / 1e9).into()),
+            "{line}"
+        );
+        costly += u32::from(nano > 0);
+    }
+    assert!(costly > 3, "{costly}");
+}
+
+#[test]
+fn time_between_rounds_is_no_working_time() {
+    let home = Home::new();
+    let first = home.report("[[reply]]\ntext = 'ok {turn}'", &[]);
+    let session = first["session_id"].as_str().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let told = home.brigade(&["tell", session, "more", "--output-format", "json"]).exits(0).json();
+    assert_eq!(told["turns"], 2, "{told}");
+    let worked = |report: &Value| report["agents"][0]["duration_ms"].as_u64().unwrap();
+    assert!(worked(&told) < 3_500, "{told}");
+    let tree = home.brigade(&["sessions", "tree", session, "--output-format", "json"]).exits(0).json();
+    assert_eq!(worked(&tree), worked(&told));
+    assert_eq!(tree["agents"][0]["branch"]["duration_ms"], tree["agents"][0]["duration_ms"]);
+}
+
 fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["type"] == kind).collect()
 }

@@ -160,6 +160,11 @@ fn a_client_lists_calls_and_hears_of_progress() {
     assert_eq!(code, Some(0));
     home.brigade(&["resume", &session]).exits(0).prints("[Child]: Four.");
     home.brigade(&["sessions", "tree", &session]).exits(0).prints("mcp").prints("Child");
+    // A session that only forwards a call counts no turns, and money says its unit.
+    let tree = home.brigade(&["sessions", "tree", &session, "--output-format", "json"]).exits(0).json();
+    assert_eq!((&tree["agents"][0]["turns"], &tree["agents"][1]["turns"]), (&json!(0), &json!(1)), "{tree}");
+    let spent = &result["_meta"]["brigade/spent"];
+    assert_eq!((&spent["usd_nano"], &spent["cost_usd"]), (&spent["usd"], &json!(0.0)), "{spent}");
 }
 
 #[test]

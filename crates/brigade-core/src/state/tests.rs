@@ -1308,6 +1308,7 @@ fn hostile_numbers_do_no_harm() {
         overrun: all,
         excess: u64::MAX,
         estimated: u64::MAX,
+        cost_unreported: u64::MAX,
         held: all,
         reported: all,
     };

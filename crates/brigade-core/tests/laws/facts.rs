@@ -17,6 +17,7 @@ pub(crate) fn samples() -> Vec<Event> {
         overrun: amount,
         excess: 7,
         estimated: 8,
+        cost_unreported: 9,
         held: amount,
         reported: amount,
     };

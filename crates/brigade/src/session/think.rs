@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use brigade_core::delegation::Which;
 use brigade_core::event::{CallFault, Speaker};
+use brigade_core::faces::RELAY;
 use brigade_core::message::Stop;
 use brigade_core::money::Amount;
 use brigade_core::state::{Digest, MAX_ATTEMPTS, Meter, Shortfall, Worst};
@@ -421,7 +422,9 @@ impl Driver {
         let Ask { turn, attempt, worst, digest, partial, .. } = ask;
         match (heard, digest) {
             (Heard::Reply(reply, used), None) => {
-                let spent = Spent { turns: 1, ..self.cost(used, worst.amount) };
+                // A session that only forwards a call of another program thinks nothing.
+                let turns = u64::from(!self.kit.link(0).name.starts_with(RELAY));
+                let spent = Spent { turns, ..self.cost(used, worst.amount) };
                 self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
             }
             (Heard::Reply(reply, used), Some(Digest { keep_from, .. })) => {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brigade::core::event::Answer;
-use brigade::core::{Authority, Event, Hash, Record, SessionId};
+use brigade::core::{Amount, Authority, Event, Hash, Purpose, Record, SessionId};
 use brigade::model::script::Script;
 use brigade::model::{About, Chunk, Model, ModelError, Request};
 use brigade::store::memory::MemoryStore;
@@ -124,7 +124,9 @@ pub(crate) fn check_laws(log: &[Record]) {
             .sum();
         assert!(count("tool_ended") <= calls, "{session}: at most one answer for each call");
         let mut state = brigade::core::State::new(session.clone());
+        let mut round = RoundLaws::default();
         for event in events {
+            round.before(&state, event);
             assert!(
                 state.admits(event) || event.is_outside_word(),
                 "{session}: {} may not stand at {}",
@@ -134,6 +136,8 @@ pub(crate) fn check_laws(log: &[Record]) {
             state.apply(event);
             let ledger = state.ledger();
             assert!(ledger.granted().fits(ledger.committed()), "{session}: more committed than granted");
+            let planned = ledger.committed().plus(ledger.overrun()).minus(round.excess);
+            assert!(ledger.granted().fits(planned), "{session}: more planned than granted");
         }
     }
 }
@@ -164,6 +168,37 @@ pub(crate) async fn check_import(store: &dyn Store, root: &SessionId, mark: u64,
                 assert_eq!(grant.budget.min(settings.budget), grant.budget, "{}", record.session);
                 assert_eq!(authority.workspace, settings.workspace.root().to_string_lossy());
                 assert!(authority.deepest <= settings.limits.max_depth);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What has to be true of every round.
+#[derive(Default)]
+struct RoundLaws {
+    /// Usage above what was set aside for it: all that may go beyond the grant.
+    excess: Amount,
+    has_worked: bool,
+}
+
+impl RoundLaws {
+    fn before(&mut self, state: &brigade::core::State, event: &Event) {
+        match event {
+            Event::Started { .. } => *self = RoundLaws::default(),
+            Event::Called { purpose: Purpose::Grace | Purpose::Summary, input: 1.., .. } => {
+                assert!(self.has_worked, "{}: a wrap-up call before any work", state.session());
+            }
+            Event::Replied { spent, .. } | Event::CallFailed { spent, .. } => {
+                let reserved = state.open_call().map(|call| call.reserved).unwrap_or_default();
+                self.excess = self.excess.plus(spent.amount().minus(reserved));
+                let is_turn = state.open_call().is_some_and(|call| call.purpose == Purpose::Turn);
+                self.has_worked |= is_turn && matches!(event, Event::Replied { .. });
+            }
+            Event::Returned { child, spent, .. } => {
+                let used = spent.amount().plus(Amount { agents: 1, ..Amount::default() });
+                let lent = state.loans().get(child).map(|loan| loan.amount).unwrap_or_default();
+                self.excess = self.excess.plus(used.minus(lent));
             }
             _ => {}
         }

@@ -1,19 +1,21 @@
-//! When somebody worked: the rounds of every session, without the pauses in which nobody ran the tree.
+//! Working time: the rounds of every session, without the pauses in which no process ran the tree.
 
 use std::collections::HashMap;
 
-use brigade_core::{Event, Record, SessionId};
+use crate::event::{Event, Record};
+use crate::id::SessionId;
 
 /// From when to when, in UTC milliseconds.
 type Span = (u64, u64);
 
 /// The rounds of the sessions of a tree.
-#[derive(Default)]
-pub(crate) struct Spans {
+#[derive(Debug, Clone, Default)]
+pub(super) struct Spans {
     rounds: HashMap<SessionId, Vec<Round>>,
     pauses: Vec<Span>,
 }
 
+#[derive(Debug, Clone)]
 struct Round {
     from: u64,
     /// The end, or the last that is known.
@@ -23,7 +25,7 @@ struct Round {
 
 impl Spans {
     /// Takes a fact into account.
-    pub(crate) fn apply(&mut self, record: &Record) {
+    pub(super) fn apply(&mut self, record: &Record) {
         let at = record.at;
         if let Event::Resumed { downtime, .. } = &record.event {
             self.pauses.push((at.saturating_sub(*downtime), at));
@@ -39,10 +41,19 @@ impl Spans {
         }
     }
 
-    /// How long at least one of these sessions was at work, in milliseconds.
-    pub(crate) fn time<'a>(&self, sessions: impl IntoIterator<Item = &'a SessionId>) -> u64 {
+    /// How long at least one of these sessions was at work, in milliseconds. An open round lasts until `now`, or until
+    /// the last that is known of it.
+    pub(super) fn time<'a>(
+        &self,
+        sessions: impl IntoIterator<Item = &'a SessionId>,
+        now: Option<u64>,
+    ) -> u64 {
         let rounds = sessions.into_iter().filter_map(|session| self.rounds.get(session)).flatten();
-        let busy = merged(rounds.map(|round| (round.from, round.to)).collect());
+        let end = |round: &Round| match now {
+            Some(now) if !round.is_over => round.to.max(now),
+            Some(_) | None => round.to,
+        };
+        let busy = merged(rounds.map(|round| (round.from, end(round))).collect());
         let pauses = merged(self.pauses.clone());
         let all: u64 = busy.iter().map(|(from, to)| to - from).sum();
         let both = busy.iter().flat_map(|span| pauses.iter().map(|pause| overlap(*span, *pause)));
@@ -69,9 +80,8 @@ fn merged(mut spans: Vec<Span>) -> Vec<Span> {
 
 #[cfg(test)]
 mod tests {
-    use brigade_core::{Budget, CallId, Delegation, Grant, Hash, Limit, Outcome, Spent, Status};
-
     use super::*;
+    use crate::{Budget, CallId, Delegation, Grant, Hash, Limit, Outcome, Spent, Status};
 
     fn spans(facts: &[(&SessionId, u64, Event)]) -> Spans {
         let mut spans = Spans::default();
@@ -110,7 +120,7 @@ mod tests {
             (&root, 1000, started()),
             (&root, 1005, ended()),
         ];
-        assert_eq!(spans(&facts).time([&root]), 15);
+        assert_eq!(spans(&facts).time([&root], None), 15);
     }
 
     #[test]
@@ -125,7 +135,7 @@ mod tests {
             (&root, 1060, ended()),
         ];
         let spans = spans(&facts);
-        assert_eq!((spans.time([&child]), spans.time([&root, &child])), (140, 160));
+        assert_eq!((spans.time([&child], None), spans.time([&root, &child], None)), (140, 160));
     }
 
     #[test]
@@ -138,6 +148,6 @@ mod tests {
             (&children[0], 10, ended()),
             (&children[1], 20, ended()),
         ];
-        assert_eq!(spans(&facts).time(&children), 20);
+        assert_eq!(spans(&facts).time(&children, None), 20);
     }
 }
