@@ -118,7 +118,7 @@ pub(crate) struct Global {
     /// The file that sessions are kept in
     #[arg(long, global = true, help_heading = "Everywhere", value_name = "PATH")]
     pub(crate) store: Option<PathBuf>,
-    /// Write results as they are to a pipe or a file, control characters included; otherwise those are escaped
+    /// Do not escape control characters in results that are written to a pipe or a file
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub(crate) raw: bool,
     /// Say more on standard error: also every tool call

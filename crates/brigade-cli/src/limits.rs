@@ -33,7 +33,7 @@ pub(crate) fn reason(which: Which, spent: &Spent, view: &View, timeout: Option<D
             units::brief_dollars(needed.usd)
         ),
         Which::Usd => format!("Stopped at {limit}: {} spent.", units::brief_dollars(used.usd)),
-        Which::Loop => "Stopped: the agent made the same calls with the same results again and again \
+        Which::Loop => "Stopped: the agent repeatedly made the same calls with the same results \
                         (limits.loop_limit)."
             .to_owned(),
         Which::Turns | Which::Time | Which::Agents => format!("Stopped at {limit}."),
@@ -75,7 +75,7 @@ fn limit_of(which: Which, view: &View, timeout: Option<Duration>) -> Option<Stri
     };
     match which {
         Which::Turns => Some(turns.to_string()),
-        Which::Tokens => number(budget.tokens).map(|tokens| format!("{tokens} tokens")),
+        Which::Tokens => number(budget.tokens).map(|tokens| tokens.to_string()),
         Which::Usd => number(budget.usd).map(units::brief_dollars),
         Which::Agents => number(budget.agents).map(|agents| agents.to_string()),
         Which::Time => granted_millis(view, timeout).map(units::typed),

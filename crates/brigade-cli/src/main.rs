@@ -44,7 +44,8 @@ fn main() {
     }
     // Nothing has read a key and no thread runs yet. The guard above holds no key, and stays as it is.
     if let Err(error) = hide_memory() {
-        Failure::failed(format!("cannot hide the memory of this process from commands: {error}")).report();
+        Failure::failed(format!("cannot protect the memory of this process from agent commands: {error}"))
+            .report();
         leave(1);
     }
     let args = Args::try_parse().unwrap_or_else(|error| refuse(&error));

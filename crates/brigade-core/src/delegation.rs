@@ -235,7 +235,7 @@ impl Which {
             Which::Usd => "cost limit",
             Which::Time => "time limit",
             Which::Agents => "agent limit",
-            Which::Loop => "limit of repeated calls",
+            Which::Loop => "repeated-call limit",
         }
     }
 }

@@ -251,8 +251,6 @@ pub enum Event {
     },
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-
 /// Who spoke. Stamped by the runtime, never read from the words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -36,7 +36,7 @@ pub use task::{Detached, Ending, More, RunError, Task};
 /// How often a runner says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-const CONTINUE_WORDS: &str = "Continue the task from where you left it and finish it.";
+const CONTINUE_WORDS: &str = "Continue the task where you left off and finish it.";
 
 /// The most of a failure that the model is told.
 const MAX_CAUSE_CHARS: usize = 300;
@@ -546,14 +546,14 @@ impl Runtime {
 fn resume_words(state: &State) -> String {
     let cause = match state.ended().map(|outcome| &outcome.status) {
         Some(Status::Incomplete { limit }) => {
-            format!("Your last round reached its limit of {limit}. You have a new limit now. ")
+            format!("Your last round reached its {}. You have a new limit now. ", limit.phrase())
         }
         Some(Status::Failed { cause }) => {
             let cause: String = cause.chars().take(MAX_CAUSE_CHARS).collect();
-            format!("Your last round failed: {cause}. It is tried again. ")
+            format!("Your last round failed: {cause}. This is a retry. ")
         }
         Some(Status::Lost { .. }) => {
-            "Your last round was interrupted, and what its last step did is not known. Check it first. "
+            "Your last round was interrupted, and the outcome of its last step is unknown. Check it first. "
                 .to_owned()
         }
         Some(Status::Done | Status::Cancelled { .. } | Status::Detached) | None => String::new(),

@@ -162,7 +162,9 @@ pub enum StoreError {
         seq: u64,
     },
     /// A session is missing.
-    #[error("session {child} is missing, although {parent} delegated to it. Restore the store from a copy.")]
+    #[error(
+        "session {child} is missing: {parent} delegated to it, but the store does not contain it. Restore the store from a backup."
+    )]
     Missing {
         /// The session.
         child: SessionId,
@@ -287,8 +289,8 @@ impl Child {
 fn holder_of_lock(by: Option<&Blocker>) -> String {
     by.map_or_else(
         || {
-            "a process that is not visible from here holds the lock. \
-             Look for it in the containers and on the machines that use this store."
+            "an unknown process holds the lock. \
+             Check the other containers and machines that use this store."
                 .to_owned()
         },
         Blocker::to_string,

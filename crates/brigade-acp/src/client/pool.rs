@@ -304,13 +304,13 @@ impl Target {
         let offers = if offered.is_empty() { "none".to_owned() } else { short(&offered.join(", ")) };
         match mode {
             Mode::Plan if !self.server.allow_in_plan => Err(format!(
-                "cannot start it in mode plan: it offers no mode that is known to be safe (it offers: {offers}). Set \
-                 acp.servers.{name}.allow_in_plan = true to start it all the same, or choose a wider mode."
+                "cannot start external agent '{name}' in plan mode: none of its modes is known to be safe (offered: {offers}). Set \
+                 acp.servers.{name}.allow_in_plan = true to start it anyway, or choose a less restrictive mode."
             )),
             _ => Ok((
                 chosen,
                 Some(format!(
-                    "warning: the external agent '{name}' offers no mode that is known to ask first (it offers: \
+                    "warning: none of the modes of external agent '{name}' is known to request permission (offered: \
                      {offers}); it may act without asking"
                 )),
             )),

@@ -72,7 +72,7 @@ fn a_stopped_run_says_what_was_used_and_its_command_continues() {
     for (limit, reason) in [
         (
             ["--budget-tokens", "5k"],
-            "Stopped at the token limit of 5000 tokens: 0 used; the next call could use up to ",
+            "Stopped at the token limit of 5000: 0 used; the next call could use up to ",
         ),
         (
             ["--budget-usd", "$0.02"],

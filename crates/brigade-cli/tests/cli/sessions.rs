@@ -273,3 +273,13 @@ fn at_terminal(home: &Home, columns: u16, arguments: &[&str]) -> String {
     assert!(child.wait().unwrap().success());
     String::from_utf8(printed).unwrap().replace('\r', "")
 }
+
+#[test]
+fn list_on_a_pipe_shortens_long_tasks() {
+    let home = Home::new();
+    let model = home.script("[[reply]]\ntext = 'ok'");
+    home.with_input(&["run", "--model", &model, "-"], &"long ".repeat(20_000)).exits(0);
+    let list = home.brigade(&["sessions", "list"]);
+    list.exits(0).prints("long long");
+    assert!(list.stdout.lines().all(|line| line.chars().count() < 300), "{}", list.stdout.len());
+}

@@ -147,7 +147,7 @@ impl Books {
             }
             Event::Returned { child, spent, .. } => {
                 let before = self.overrun();
-                let loan = self.lent.remove(child).expect("returned without a loan");
+                let loan = self.lent.remove(child).unwrap();
                 self.book(loan, spent, 1);
                 assert_eq!(spent.overrun, self.overrun().minus(before), "what the grant does not cover");
             }

@@ -15,8 +15,8 @@ use crate::store::{Append, Expect, Lease, Pos, StoreError};
 use crate::tree::Tree;
 
 /// The words that begin the first round of an imported session here.
-pub(super) const WORDS: &str = "This session was imported from another place. Calls that were open there were not run \
-again, and their outcome is unknown. Pick the task up where you left it and finish it.";
+pub(super) const WORDS: &str = "This session was imported. Calls that were open when it was exported were not run \
+again, and their outcome is unknown. Continue the task where you left off and finish it.";
 
 /// The cause that open work of an imported tree is closed with.
 const CAUSE: &str = "it was open when this session was imported, and is not run here";

@@ -33,7 +33,7 @@ impl Objection {
     /// The reason, for the model.
     fn reason(&self, path: &str) -> String {
         match self {
-            Objection::Unread => format!("{path} exists, and you have not seen what it holds"),
+            Objection::Unread => format!("{path} exists, and you have not read it"),
             Objection::Partial => format!("You have read only a part of {path}"),
             Objection::Changed { by } => format!("{path} was changed by {by} since you read it"),
         }
@@ -160,9 +160,9 @@ impl Driver {
         let (reason, seen) = (objection.reason(&path), seen.take());
         let text = match &seen {
             Some(_) => format!(
-                "{reason}. Nothing was written. Repeat the change if it fits what the file holds now:\n{content}"
+                "{reason}. Nothing was written. Repeat the change if it still applies to the current content:\n{content}"
             ),
-            None => format!("{reason}, and it cannot be shown: {content}"),
+            None => format!("{reason}. Its content cannot be shown: {content}"),
         };
         (ToolOutput::error(text), seen)
     }
@@ -248,8 +248,9 @@ impl Driver {
                 self.answer(call, ToolOutput::error("interrupted: the file was not changed"));
             }
             Ok(_) | Err(()) => {
-                let text =
-                    format!("interrupted, outcome unknown: {shown} has other content than before or after");
+                let text = format!(
+                    "interrupted, outcome unknown: {shown} contains neither the old nor the new content. Read it again."
+                );
                 self.answer(call, ToolOutput::error(text));
             }
         }

@@ -39,8 +39,8 @@ impl EditTool for WriteFile {
     type Input = WriteFileInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Create a file of the workspace, or replace all that it holds. Missing folders are made. A file that exists \
-         has to be read in full first, and again if it was changed since. To change a part of a file, use edit_file."
+        "Create a file in the workspace, or replace its whole content. Missing folders are created. Read an existing \
+         file in full first, and again if it has changed since. To change part of a file, use edit_file."
             .into()
     }
 
@@ -87,7 +87,7 @@ impl EditTool for EditFile {
 
     fn description(&self) -> Cow<'static, str> {
         "Replace a piece of text in a file of the workspace. The old text must occur exactly once, unless replace_all \
-         is true. The file, or the part to change, has to be read first, and again if it was changed since."
+         is true. Read the file, or the part to change, first. Read it again if it has changed since."
             .into()
     }
 

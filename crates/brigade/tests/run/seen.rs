@@ -200,7 +200,7 @@ async fn change_of_a_file_that_was_not_read_is_refused() {
     ]));
     put(&stage, "a", "old\n");
     let answers = answers(&stage).await;
-    let refusal = "a exists, and you have not seen what it holds; read it first.";
+    let refusal = "a exists, and you have not read it; read it first.";
     assert_eq!(answers[1..3], [refusal, refusal]);
     assert_eq!(content(&stage, "a"), "new", "{answers:?}");
 }
@@ -299,12 +299,10 @@ text = "written"
     let ending = stage.run().await;
     let writer = ending.session.child("1-0".parse().unwrap());
     let answers = stage.answers(&writer).await;
-    let refusal = "a exists, and you have not seen what it holds. Nothing was written. Repeat the change if it fits \
-                   what the file holds now:\none\ntwo\n";
+    let refusal = "a exists, and you have not read it. Nothing was written. Repeat the change if it still \
+                   applies to the current content:\none\ntwo\n";
     assert_eq!(answers[0], refusal);
-    assert!(
-        answers[1].starts_with("binary exists, and you have not seen what it holds, and it cannot be shown")
-    );
+    assert!(answers[1].starts_with("binary exists, and you have not read it. Its content cannot be shown"));
     assert_eq!(answers[2], "Wrote 3 bytes to a");
     assert_eq!((content(&stage, "a"), content(&stage, "binary")), ("new".to_owned(), "\0".to_owned()));
 }

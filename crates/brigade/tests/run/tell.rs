@@ -134,7 +134,7 @@ async fn a_next_round_is_told_why_the_last_one_ended() {
     assert!(matches!(ending.outcome.status, Status::Incomplete { .. }), "{:?}", ending.outcome);
     end(stage.runtime().resume(&ending.session, More::default()).await.unwrap()).await.unwrap();
     let words = runtime_words(&stage, &ending.session).await;
-    assert!(words[0].starts_with("Your last round reached its limit of turns."), "{words:?}");
+    assert!(words[0].starts_with("Your last round reached its turn limit."), "{words:?}");
 }
 
 /// Answers with the name of the model that is asked.

@@ -14,15 +14,13 @@ pub(super) fn notes(imported: &Imported) -> Vec<String> {
     if let Some(round) = &imported.round {
         let model = round.model.as_deref().unwrap_or("not named");
         notes.push(format!(
-            "it says: agent {}, model {}, mode {}, folder {}",
+            "recorded: agent {}, model {}, mode {}, folder {}",
             safe::line(&round.agent),
             safe::line(model),
             round.mode,
             safe::line(&round.folder)
         ));
-        notes.push(
-            "Resuming it takes your own configuration and the current folder, whatever it says.".to_owned(),
-        );
+        notes.push("If you resume it, your own configuration and the current folder apply.".to_owned());
     }
     let line = |call: &PendingCall| {
         format!(

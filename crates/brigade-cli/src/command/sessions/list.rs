@@ -20,6 +20,8 @@ const LIMIT: usize = 20;
 /// The fewest characters of an id that are shown.
 const ID: usize = 8;
 const AGENT: usize = 16;
+/// Columns of a task, also where nothing says how wide the terminal is.
+const MAX_TASK: usize = 200;
 /// Number of sessions whose totals are looked up at a time.
 const PAGE: usize = 64;
 
@@ -188,7 +190,11 @@ impl Entry {
 
     fn about(&self) -> String {
         match &self.problem {
-            None => safe::line(self.task.trim().lines().next().unwrap_or_default()),
+            None => {
+                let first: String =
+                    self.task.trim().lines().next().unwrap_or_default().chars().take(4 * MAX_TASK).collect();
+                fit(&safe::line(&first), MAX_TASK)
+            }
             Some(problem) => safe::line(problem),
         }
     }

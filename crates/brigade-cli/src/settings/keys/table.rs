@@ -225,11 +225,7 @@ const ACP_SERVER: Kind = Section(&[
         Number,
         "Agents that a session of it is lent, where it is a Brigade that delegates in its turn; left out, none",
     ),
-    (
-        "allow_in_plan",
-        Flag,
-        "Whether it is started in mode plan although it offers no mode that is known to be safe",
-    ),
+    ("allow_in_plan", Flag, "Whether to start it in plan mode even if none of its modes is known to be safe"),
     ("agents", Named(&ACP_AGENT), "Its agents, by name"),
 ]);
 
