@@ -254,9 +254,14 @@ impl State {
             }
             Event::Resumed { .. } | Event::Said { .. } => {}
             Event::Heard { from, text } => {
-                if *from == Speaker::Runtime {
-                    self.reminders += u32::from(self.is_answered());
-                    self.repeats.noted();
+                match from {
+                    Speaker::Runtime => {
+                        self.reminders += u32::from(self.is_answered());
+                        self.repeats.noted();
+                    }
+                    // Whoever is told something new does not merely repeat itself.
+                    Speaker::Person | Speaker::Parent => self.repeats = Repeats::default(),
+                    Speaker::Child(_) => {}
                 }
                 self.transcript.heard(from, text);
             }
@@ -396,6 +401,13 @@ impl State {
     fn begin(&mut self, round: Round) {
         self.rounds += 1;
         self.phase = Phase::Running;
+        let is_same_model =
+            self.given_up == 0 && self.round.as_ref().is_some_and(|last| last.agent == round.agent);
+        if !is_same_model {
+            // Every model counts in its own way.
+            self.transcript.forget_count();
+            self.learned = Learned::default();
+        }
         self.ledger = Ledger::new(round.grant.budget);
         self.transcript.begin_round();
         // A turn that an earlier round did not get answered is over: its number is not used again.
@@ -643,7 +655,8 @@ impl State {
         let may_pass = matches!(self.fault, Some(CallFault::Transient { .. })) && self.faults < MAX_ATTEMPTS;
         let said = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
         let is_open = self.fault.is_none() && (self.report == Report::Asked || self.cuts == 1);
-        self.has_worked && self.overrun().is_none() && (!said || may_pass || is_open)
+        let fits = !matches!(self.fault, Some(CallFault::Overflow { .. }));
+        self.has_worked && fits && self.overrun().is_none() && (!said || may_pass || is_open)
     }
 
     /// Whether the last word is the agent's own. A single generation has no second, whatever it wants called.

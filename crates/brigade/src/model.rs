@@ -231,6 +231,11 @@ impl Models {
         self
     }
 
+    /// Whether a name stands for something on this machine, such as a file, and not for a model of a provider.
+    pub(crate) fn is_local_name(&self, name: &str) -> bool {
+        self.finder.as_ref().is_some_and(|finder| finder(name).is_some())
+    }
+
     /// The model of this name.
     pub fn choose(&self, name: &str) -> Result<ChosenModel, UnknownModel> {
         self.choose_for(name, &Own::default())

@@ -256,7 +256,8 @@ impl Runtime {
         let store = &*self.core.store;
         let session = known.state.session().clone();
         let gone = || RunError::Store(StoreError::Unknown(session.clone()));
-        if known.imported != self.close_imported(&session, &lease, now).await? {
+        known.catch_up(store).await?.then_some(()).ok_or_else(gone)?;
+        if known.imported != self.close_imported(&session, &lease, &known, now).await? {
             known = Known::read(store, &session).await?;
         }
         known.catch_up(store).await?.then_some(()).ok_or_else(gone)?;

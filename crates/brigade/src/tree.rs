@@ -380,7 +380,10 @@ impl Tree {
 
     /// The milliseconds that nobody ran the tree since the fact at `pos` was written.
     pub(crate) fn downtime_since(&self, pos: Pos) -> u64 {
-        self.resumes.iter().filter(|(at, _)| *at > pos).map(|(_, downtime)| downtime).sum()
+        self.resumes
+            .iter()
+            .filter(|(at, _)| *at > pos)
+            .fold(0, |sum: u64, (_, downtime)| sum.saturating_add(*downtime))
     }
 
     /// The kit for an agent with this authority at this depth.

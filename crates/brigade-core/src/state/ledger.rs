@@ -190,9 +190,7 @@ impl Ledger {
     pub(super) fn worst_turn(&self, meter: &Meter, request: &Estimate) -> Result<Worst, Shortfall> {
         // What does not fit into the window is not paid for either.
         let fitting = meter.window.map_or(u64::MAX, |window| window.saturating_sub(request.likely_input));
-        let free = self.lendable(meter, request);
-        let share = output_within(meter, &free, request.input) / OUTPUT_SHARE;
-        let wanted = meter.max_output.min(fitting.max(LEAST_FITTING)).min(share.max(WRAP_UP_OUTPUT));
+        let wanted = meter.max_output.min(fitting.max(LEAST_FITTING));
         self.worst_besides_reserve(meter, request, request.input, wanted)
     }
 
@@ -231,8 +229,11 @@ impl Ledger {
         wanted: u64,
     ) -> Result<Worst, Shortfall> {
         let least = LEAST_OUTPUT.min(meter.max_output);
-        let output = Output { wanted, least, extra: usual.output_extra };
-        worst(meter, self.lendable(meter, usual), input, output).map_err(|which| {
+        let free = self.lendable(meter, usual);
+        let share = output_within(meter, &free, input) / OUTPUT_SHARE;
+        let output =
+            Output { wanted: wanted.min(share.max(WRAP_UP_OUTPUT)), least, extra: usual.output_extra };
+        worst(meter, free, input, output).map_err(|which| {
             let call = cost(meter, input, least.saturating_add(output.extra));
             Shortfall { which, needed: call.plus(own_reserve(meter, usual.input, usual.output_extra)) }
         })
@@ -240,7 +241,7 @@ impl Ledger {
 }
 
 fn worst(meter: &Meter, free: Budget, input: u64, output: Output) -> Result<Worst, Which> {
-    if free.tokens.number().saturating_sub(input).saturating_sub(output.extra) < output.least {
+    if tokens_within(&free, input).saturating_sub(output.extra) < output.least {
         return Err(Which::Tokens);
     }
     let max_output = output.wanted.min(output_within(meter, &free, input).saturating_sub(output.extra));
@@ -253,7 +254,15 @@ fn worst(meter: &Meter, free: Budget, input: u64, output: Output) -> Result<Wors
 
 /// The output that a budget pays for beside so much input.
 fn output_within(meter: &Meter, free: &Budget, input: u64) -> u64 {
-    free.tokens.number().saturating_sub(input).min(affordable_output(meter, free.usd, input))
+    tokens_within(free, input).min(affordable_output(meter, free.usd, input))
+}
+
+/// The tokens that a budget leaves beside so much input.
+fn tokens_within(free: &Budget, input: u64) -> u64 {
+    match free.tokens {
+        Limit::AtMost(tokens) => tokens.saturating_sub(input),
+        Limit::Unlimited => u64::MAX,
+    }
 }
 
 fn cost(meter: &Meter, input: u64, output: u64) -> Amount {

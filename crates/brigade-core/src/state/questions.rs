@@ -255,7 +255,7 @@ impl State {
         // Half a token for each byte, and half of the window for them.
         let readable =
             meter.window.unwrap_or_else(|| self.transcript.input_estimate(meter, &self.learned) / 2);
-        let room = usize::try_from(readable >> self.overflows).unwrap_or(usize::MAX);
+        let room = usize::try_from(readable.checked_shr(self.overflows).unwrap_or(0)).unwrap_or(usize::MAX);
         self.transcript.digest(room, self.kept_bytes(meter))
     }
 

@@ -382,9 +382,14 @@ impl Transcript {
         learned.likely_input(self.reported, self.uncounted_bytes(meter))
     }
 
-    /// Input tokens that the next request has at least.
+    /// Input tokens that the next request has at least. What a model counted is no lower bound: it may have counted
+    /// reasoning that it does not read again.
     pub(super) fn least_size(&self, meter: &Meter) -> u64 {
-        self.reported.saturating_add(self.uncounted_bytes(meter) / MOST_BYTES_PER_TOKEN)
+        let bytes = self
+            .entries
+            .iter()
+            .fold(meter.fixed_bytes, |sum, entry| sum.saturating_add(entry.bytes() as u64));
+        bytes / MOST_BYTES_PER_TOKEN
     }
 
     /// A hash of the calls of the last reply and their results; none if it made no calls.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use brigade_core::faces::settle_model;
+use brigade_core::faces::{RELAY, settle_model};
 use brigade_core::grant::Authority;
 use brigade_core::permission::Mode;
 use brigade_core::state::Round;
@@ -34,10 +34,15 @@ impl Runtime {
         &self,
         session: &SessionId,
         lease: &Lease,
+        known: &Known,
         now: u64,
     ) -> Result<Option<Pos>, StoreError> {
         let store = &self.core.store;
         let Some(mark) = store.imported(&session.root_id()).await? else { return Ok(None) };
+        let is_ours = known.started > mark || !known.state.is_running();
+        if known.imported == Some(mark) && is_ours {
+            return Ok(Some(mark));
+        }
         let mut waiting = vec![session.clone()];
         let mut open = BTreeSet::new();
         while let Some(next) = waiting.pop() {
@@ -116,6 +121,13 @@ impl Runtime {
             agent.api_base = None;
             agent.key_of = None;
         }
+        // A name that stands for a file or for a call of another program is not a model to be trusted with a task.
+        let is_model = |name: &String| !name.starts_with(RELAY) && !self.core.models.is_local_name(name);
+        agent.model = agent.model.filter(is_model);
+        agent.fallbacks.retain(is_model);
+        let limits = &settings.limits;
+        agent.max_turns = agent.max_turns.map(|turns| turns.min(limits.lead_turns));
+        agent.max_tokens = agent.max_tokens.map(|tokens| tokens.min(limits.max_tokens));
         let model = more.model.as_ref().or(agent.model.as_ref());
         match model.filter(|model| !settings.models.has(model)) {
             Some(model) => Err(RunError::Setup(format!(

@@ -150,8 +150,14 @@ impl Driver {
             return (refusal, Some(now));
         }
         let can_read = self.kit.specs.iter().any(|spec| spec.name == ReadFile::NAME);
-        if can_read || matches!(objection, Objection::Partial) {
+        if can_read {
             return (refusal, None);
+        }
+        if matches!(objection, Objection::Partial) {
+            let text = format!(
+                "{path} is too large to be shown to you in full, so that you cannot replace it. Write to another path."
+            );
+            return (ToolOutput::error(text), None);
         }
         let (files, slot) = (self.kit.files.clone(), SeenSlot::default());
         let seen = slot.clone();

@@ -185,7 +185,13 @@ impl Driver {
 
     /// Refuses a request that the model cannot read, before anything is spent on it.
     fn refuse_too_long(&mut self, purpose: Purpose, size: u64, turn: u32, attempt: u32) {
-        if purpose == Purpose::Grace {
+        // A report after a limit, or one that no summary makes shorter, is given up: the last text has to do.
+        let is_given_up = match purpose {
+            Purpose::Grace => true,
+            Purpose::Summary => self.state.limit_due().is_some() || !self.state.can_compact(),
+            Purpose::Turn | Purpose::Compaction => false,
+        };
+        if is_given_up {
             return self.give_up_call(turn, attempt);
         }
         let link = self.kit.link(self.state.given_up());

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::core::event::Answer;
+use brigade::core::grant::Grant;
 use brigade::core::permission::Mode;
-use brigade::core::{Agent, Authority, Budget, Event, Limit, SessionId, Status};
+use brigade::core::{Agent, Authority, Budget, Delegation, Event, Limit, Record, SessionId, Status};
 use brigade::store::{MemoryStore, SqliteStore, export, import};
 use brigade::{Asks, Catalogue, ModeOrigin, More, Settings, Store};
 
@@ -352,4 +353,42 @@ text = "{results}"
     assert!(!to.path().join("a.txt").exists());
     let text = ending.outcome.text.as_str();
     assert!(text.contains("the imported tree already has a session"), "{text}");
+}
+
+/// The definition of an imported agent is somebody else's: it neither makes a call by itself nor widens a limit.
+#[tokio::test]
+async fn imported_agent_brings_no_model_of_calls_and_no_wider_limits() {
+    let to = stage(Mode::Auto);
+    let agent = Agent {
+        id: "x".to_owned(),
+        name: "x".to_owned(),
+        model: Some("relay/script".to_owned()),
+        max_turns: Some(u32::MAX),
+        max_tokens: Some(u64::MAX),
+        ..Agent::default()
+    };
+    let (authority, root) = (Authority::default(), SessionId::root(77));
+    let grant = Grant {
+        authority: authority.hash(),
+        budget: Budget::UNLIMITED,
+        turns: u32::MAX,
+        deadline: Limit::Unlimited,
+    };
+    let task = r#"write_file {"path": "planted.txt", "content": "x"}"#;
+    let delegation = Delegation { agent: Some("x".to_owned()), task: task.into(), ..Delegation::default() };
+    let (delegation, definition) = (delegation.into(), agent.hash());
+    let event = Event::Started { delegation, agent: definition, grant, parent: None, depth: 0 };
+    let record = Record { session: root.clone(), seq: 0, pos: 1, at: 1, v: 1, event };
+    let blobs = vec![agent.encoded().into(), authority.encoded().into()];
+    to.store.inner.restore(vec![record], blobs).await.unwrap();
+    let ending = end(to.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    assert_eq!(ending.outcome.text.as_str(), "over");
+    assert!(!to.path().join("planted.txt").exists());
+    let rounds = to.events(&root).await.into_iter().filter_map(|event| match event {
+        Event::Started { agent, grant, .. } => Some((agent, grant.turns)),
+        _ => None,
+    });
+    let (definition, turns) = rounds.last().unwrap();
+    let now: Agent = serde_json::from_str(&to.store.inner.blob(definition).await.unwrap().unwrap()).unwrap();
+    assert_eq!((now.model.as_deref(), turns, now.max_tokens), (Some("script"), 50, Some(32_000)));
 }

@@ -235,3 +235,72 @@ fn the_same_calls_with_the_same_results_are_counted() {
     story.then(started(20, ROOMY));
     assert_eq!(story.state.repeats(), 0);
 }
+
+#[test]
+fn what_a_model_counted_is_no_lower_bound_of_the_next_request() {
+    let meter = Meter { window: Some(32_000), ..METER };
+    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn)]);
+    // It thought for 31,000 tokens, which nobody sends back.
+    let spent = Spent { usage: usage(2_000, 31_000), turns: 1, ..Spent::default() };
+    story.then(Event::Replied { turn: 1, reply: reply("Hi.", &[]), spent, waited_ms: 0 }).ends();
+    story.then(heard("Thanks.")).then(started(9, ROOMY));
+    assert_eq!(story.state.exceeds_window(&meter), None);
+}
+
+#[test]
+fn a_report_that_was_given_up_leaves_the_last_text() {
+    let delegation = Delegation { report: Some("Report.".into()), ..task("Go") };
+    let (delegation, agent, grant) = (delegation.into(), Hash::of(b"agent"), grant(9, ROOMY));
+    let started = Event::Started { delegation, agent, grant, parent: None, depth: 0 };
+    let mut story = Story::of([started, called(1, 1, Purpose::Turn), replied(1, "Found it.", &[])]);
+    story.next(Step::CallModel(Purpose::Summary));
+    story.then(failed(2, 1, CallFault::Unaffordable)).next(done("Found it.")).ends();
+}
+
+#[test]
+fn a_request_that_is_too_long_is_not_wrapped_up() {
+    let overflow = || CallFault::Overflow { message: "too long".to_owned() };
+    let mut story = worked_once();
+    story.then(called(2, 1, Purpose::Turn)).then(failed(2, 1, overflow())).then(limit_reached(Which::Tokens));
+    story.refuses(called(2, 2, Purpose::Grace)).next(incomplete(Which::Tokens, "Working.")).ends();
+}
+
+#[test]
+fn another_agent_definition_forgets_what_was_learned_of_the_model() {
+    let mut story = Story::of([started(9, ROOMY)]);
+    let first = story.state.worst_case(&METER, Purpose::Turn).unwrap().amount;
+    story.then(priced(&story, &METER, Purpose::Turn));
+    story.then(answered(&story, "Hi.", &[], usage(40_000, 9_000))).ends();
+    let taught = started(9, ROOMY);
+    story.then(heard("More.")).then(taught.clone());
+    assert!(story.state.worst_case(&METER, Purpose::Turn).unwrap().amount.tokens > 50_000);
+    story.then(priced(&story, &METER, Purpose::Turn));
+    story.then(answered(&story, "Hi again.", &[], usage(90_000, 9_000))).ends().then(heard("More."));
+    let Event::Started { delegation, grant, parent, depth, .. } = taught else { return };
+    story.then(Event::Started { delegation, agent: Hash::of(b"other"), grant, parent, depth });
+    let now = story.state.worst_case(&METER, Purpose::Turn).unwrap().amount;
+    assert!(now.tokens < first.tokens + 100, "{now:?} {first:?}");
+}
+
+#[test]
+fn words_of_the_user_begin_the_count_of_repeats_anew() {
+    let mut story = Story::of([started(20, ROOMY)]);
+    for turn in 1..=4 {
+        repeat(&mut story, turn, "nothing");
+    }
+    story.then(heard("Keep polling."));
+    assert_eq!(story.state.repeats(), 0);
+    repeat(&mut story, 5, "nothing");
+    assert_eq!(story.state.repeats(), 1);
+}
+
+#[test]
+fn no_report_is_too_large_for_a_budget_without_a_limit() {
+    let unlimited = Budget { tokens: Limit::Unlimited, usd: Limit::Unlimited, agents: Limit::AtMost(0) };
+    let mut story = Story::of([started(9, unlimited), called(1, 1, Purpose::Turn)]);
+    let spent = Spent { usage: usage(u64::MAX, u64::MAX), turns: 1, ..Spent::default() };
+    story
+        .then(Event::Replied { turn: 1, reply: reply("", &["x"]), spent, waited_ms: 0 })
+        .then(tool_ended(1, 0, "ok"));
+    assert!(story.state.worst_case(&METER, Purpose::Turn).is_ok());
+}

@@ -133,12 +133,12 @@ impl Lock {
     }
 
     fn wait(&self) -> Result<(), StoreError> {
-        let began = Instant::now();
+        let mut wait = LockWait::begin();
         let mut next_look = LOOK;
         let mut is_shown = false;
         loop {
             is_shown = is_shown || self.waiting.try_lock_shared().is_ok();
-            let waited = began.elapsed();
+            let waited = wait.elapsed();
             std::thread::sleep(if waited < SHORT_WAIT { FIRST_POLL } else { LATER_POLL });
             if self.try_acquire()? {
                 return Ok(());
@@ -148,7 +148,7 @@ impl Lock {
             }
             next_look = waited + LOOK;
             let by = Blocker::of_file(&beside(&self.place, LOCK));
-            if is_in_vain(by, waited) {
+            if wait.is_in_vain(by) {
                 return Err(StoreError::Locked { place: self.place.display().to_string(), by });
             }
         }
@@ -174,10 +174,33 @@ impl Lock {
     }
 }
 
-/// Whether waiting for a process longer than this is in vain.
-pub(super) fn is_in_vain(by: Option<Blocker>, waited: Duration) -> bool {
-    let is_stopped = by.is_some_and(|by| by.is_stopped());
-    waited >= if is_stopped { STOPPED_TIMEOUT } else { LOCK_TIMEOUT }
+/// A wait for the process that holds a lock.
+pub(super) struct LockWait {
+    began: Instant,
+    /// The process that was stopped when the wait last looked, and since when it has been seen so.
+    stopped: Option<(u32, Instant)>,
+}
+
+impl LockWait {
+    pub(super) fn begin() -> LockWait {
+        LockWait { began: Instant::now(), stopped: None }
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Whether waiting longer is in vain: for any process, or for one that stays stopped.
+    pub(super) fn is_in_vain(&mut self, by: Option<Blocker>) -> bool {
+        let now = Instant::now();
+        self.stopped = match (by.filter(Blocker::is_stopped), self.stopped) {
+            (Some(by), Some((pid, since))) if by.pid == pid => Some((pid, since)),
+            (Some(by), _) => Some((by.pid, now)),
+            (None, _) => None,
+        };
+        let stopped = self.stopped.map(|(_, since)| now.saturating_duration_since(since));
+        stopped.is_some_and(|time| time >= STOPPED_TIMEOUT) || self.elapsed() >= LOCK_TIMEOUT
+    }
 }
 
 /// Suffix of the lock file.

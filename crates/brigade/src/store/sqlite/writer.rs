@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use super::checkpoint::Checkpointer;
 pub(super) use super::ledger::Ledger;
 use super::ledger::{Known, LeaseTimes};
-use super::lock::{Gate, Lock, is_in_vain};
+use super::lock::{Gate, Lock, LockWait};
 use super::schema::store_error;
 use crate::store::StoreError;
 
@@ -245,14 +245,14 @@ fn fill(
 
 /// Begins a transaction. Only other programs can keep it waiting: those of this one meet at the lock file.
 fn begin(place: &Path, connection: &Connection) -> Result<(), StoreError> {
-    let began = Instant::now();
+    let mut wait = LockWait::begin();
     loop {
         let begun = connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
         let Err(error) = begun else { return Ok(()) };
         let is_busy = is_busy(&error);
         let error = store_error(place, error);
         let by = if let StoreError::Locked { by, .. } = &error { *by } else { None };
-        if !is_busy || is_in_vain(by, began.elapsed()) {
+        if !is_busy || wait.is_in_vain(by) {
             return Err(error);
         }
     }
