@@ -393,7 +393,7 @@ async fn one_import(seed: u64, workspace: &Workspace) -> usize {
     let mut dice = Dice::of(&[b"import", &seed.to_le_bytes()]);
     let prepared = runtime(&store, seed, workspace).prepare(Task::new("the task")).await.unwrap();
     let root = prepared.session().clone();
-    store.crash_after(i64::try_from(1 + dice.below(10)).unwrap());
+    store.crash_after(i64::try_from(3 + dice.below(8)).unwrap());
     let _ = end(prepared.start(), &store).await;
     store.mend();
     if store.inner.read(&root, 0).await.unwrap().is_empty() {
