@@ -310,7 +310,10 @@ text = "{results}"
     let json =
         again.brigade(&["--output-format", "json", "sessions", "import", file.to_str().unwrap()]).json();
     assert_eq!((json["mode"].as_str(), json["pending"][0]["tool"].as_str()), (Some("ask"), Some("shell")));
-    to.brigade(&["resume", &id]).exits(0).prints("interrupted, outcome unknown");
+    // Nor does it bring a file as its model.
+    to.brigade(&["resume", &id]).exits(2).says("is not a model of a provider. Choose one with --model.");
+    let model = to.script(script);
+    to.brigade(&["resume", &id, "--model", &model]).exits(0).prints("interrupted, outcome unknown");
     // It works where the user is, not where the file says.
     for home in [&from, &to] {
         assert!(!home.work().join("ran").exists());

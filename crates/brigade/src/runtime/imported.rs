@@ -123,7 +123,14 @@ impl Runtime {
         }
         // A name that stands for a file or for a call of another program is not a model to be trusted with a task.
         let is_model = |name: &String| !name.starts_with(RELAY) && !self.core.models.is_local_name(name);
-        agent.model = agent.model.filter(is_model);
+        let named = agent.model.take();
+        agent.model = named.clone().filter(is_model);
+        let has_none = agent.model.is_none() && more.model.is_none() && settings.model.is_empty();
+        if let Some(name) = named.filter(|_| has_none) {
+            return Err(RunError::Setup(format!(
+                "cannot resume this imported session: '{name}' is not a model of a provider. Choose one with --model."
+            )));
+        }
         agent.fallbacks.retain(is_model);
         let limits = &settings.limits;
         agent.max_turns = agent.max_turns.map(|turns| turns.min(limits.lead_turns));
