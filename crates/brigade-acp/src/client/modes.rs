@@ -6,8 +6,9 @@ use serde_json::Value;
 
 /// Modes in which agents are known to change nothing without asking, the strictest first.
 const SAFE_IN_PLAN: [&str; 3] = ["read-only", "plan", "default"];
-/// The same where what the agent asks for may be permitted; `ask` is the mode of another Brigade.
-const SAFE_IN_ASK: [&str; 4] = ["ask", "read-only", "plan", "default"];
+/// The same if what the agent asks for may be permitted: modes in which it asks come first, and `plan`, in which it cannot
+/// even do what was approved, last. `ask` is the mode of another Brigade.
+const SAFE_IN_ASK: [&str; 4] = ["ask", "read-only", "default", "plan"];
 
 /// The mode to put an agent into.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,11 +74,13 @@ mod tests {
     fn choose_in_plan_and_ask_takes_the_strictest_offered_mode() {
         for mode in [Mode::Plan, Mode::Ask] {
             assert_eq!(chosen(mode, None, &["auto", "full-access", "read-only"]), known("read-only"));
-            assert_eq!(chosen(mode, None, &["default", "yolo", "plan"]), known("plan"));
             assert_eq!(chosen(mode, None, &["default", "acceptEdits"]), known("default"));
             assert_eq!(chosen(mode, Some("full-access"), &["full-access", "read-only"]), known("read-only"));
             assert_eq!(chosen(mode, Some("default"), &["default", "plan"]), known("default"));
         }
+        assert_eq!(chosen(Mode::Plan, None, &["default", "yolo", "plan"]), known("plan"));
+        assert_eq!(chosen(Mode::Ask, None, &["default", "yolo", "plan"]), known("default"));
+        assert_eq!(chosen(Mode::Ask, None, &["build", "plan"]), known("plan"));
         assert_eq!(chosen(Mode::Ask, None, &["plan", "ask", "auto"]), known("ask"));
         assert_eq!(chosen(Mode::Plan, None, &["plan", "ask", "auto"]), known("plan"));
     }
