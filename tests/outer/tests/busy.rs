@@ -25,7 +25,7 @@ text = "all done"
 agent = "Busy"
 [[reply.call]]
 tool = "echo"
-arguments = { text = "again" }
+arguments = { text = "again {turn}" }
 "#;
 
 /// Far beyond what a cancel takes, and far below what the runs would take by themselves.
