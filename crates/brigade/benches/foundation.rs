@@ -285,7 +285,8 @@ fn chunks() {
 fn open_a_long_session() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("sessions.db");
-    let text = "[[reply]]\ntext = 'working'\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'again {turn}' }\n";
+    let text =
+        "[[reply]]\ntext = 'working'\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'again {turn}' }\n";
     let models = Models::default().with("script", Script::parse(text).unwrap());
     let mut settings = settings(folder.path());
     settings.limits.lead_turns = 2_500;

@@ -20,7 +20,11 @@ fn a_plain_answer() {
             "{format:?}"
         );
         let usage = &report["usage"];
-        assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(1100), &json!(5)), "{format:?}");
+        assert_eq!(
+            (&usage["input_tokens"], &usage["output_tokens"]),
+            (&json!(1100), &json!(5)),
+            "{format:?}"
+        );
     }
 }
 
