@@ -260,3 +260,21 @@ async fn what_stands_before_a_turn_is_never_changed_by_it() {
     assert_eq!(siblings.len(), 2);
     assert!(siblings[0].system == siblings[1].system && siblings[0].tools == siblings[1].tools);
 }
+
+/// The tool result of the only turn is longer than the window, so that neither a report nor a summary can be asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_that_cannot_be_sent_after_a_limit_ends_with_the_last_text() {
+    let long = "y".repeat(30_000);
+    let script = format!(
+        "window = 4000\n[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'subagent'\n\
+         arguments = {{ label = 'h', task_prompt = 'go', max_turns = 1 }}\n\
+         [[reply]]\nagent = 'lead'\ntext = '{{results}}'\n\
+         [[reply]]\nagent = 'h'\ntext = 'looking'\n[[reply.call]]\ntool = 'echo'\narguments = {{ text = '{long}' }}\n"
+    );
+    let stage = Stage::with(&script, |settings| {
+        settings.faces.subagent = Some(brigade::core::faces::subagent::SubagentConfig::default());
+    });
+    let ending = stage.run().await;
+    assert_eq!(ending.outcome.text.as_str(), "looking\n(incomplete: turns)", "{:?}", ending.outcome);
+    check_laws(&stage.log(&ending.session).await);
+}

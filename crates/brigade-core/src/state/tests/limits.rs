@@ -304,3 +304,17 @@ fn no_report_is_too_large_for_a_budget_without_a_limit() {
         .then(tool_ended(1, 0, "ok"));
     assert!(story.state.worst_case(&METER, Purpose::Turn).is_ok());
 }
+
+#[test]
+fn one_call_takes_a_quarter_of_the_free_budget_at_most() {
+    let meter = Meter { max_output: 32_000, ..METER };
+    let story = Story::of([started(9, tokens_only(100_000))]);
+    let turn = story.state.worst_case(&meter, Purpose::Turn).unwrap();
+    let free = story.state.lendable(&meter).tokens.number();
+    assert_eq!(turn.max_output, (free - turn.input) / 4);
+    let summary = story.state.worst_summary(&meter, 4_000).unwrap();
+    assert_eq!(summary.max_output, (free - summary.input) / 4);
+    // A small budget still pays for a reply of some length.
+    let story = Story::of([started(9, tokens_only(12_000))]);
+    assert_eq!(story.state.worst_case(&meter, Purpose::Turn).unwrap().max_output, 4096);
+}
