@@ -40,8 +40,8 @@ pub(crate) fn store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
     Ok(Arc::new(SqliteStore::open(&settings.store)?))
 }
 
-/// Opens the store for reading only, so that it can also be read where nobody may write, or while a process that writes
-/// is stopped. A store that does not exist yet is empty.
+/// Opens the store read-only, so that it can be read without write permission, or while a writing process is stopped. A
+/// store that does not exist yet is empty.
 pub(crate) fn store_to_read(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
     let store = match settings.store.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -75,8 +75,7 @@ pub(crate) async fn at_home(
     Settings::for_run(global, flags)
 }
 
-/// The folder that the session's last round worked in. That of an imported round is somebody else's choice and does not
-/// count.
+/// The folder that the session's last round worked in. The folder of an imported round is ignored.
 pub(crate) async fn recorded_folder(
     store: &dyn Store,
     session: &SessionId,

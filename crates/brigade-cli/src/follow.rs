@@ -193,8 +193,7 @@ impl View {
         all
     }
 
-    /// Of a run that was over before the watch began nobody told anything; its log does. Facts that were seen already are
-    /// among these.
+    /// Reads the facts of a run that ended before watching began. Facts that were already seen may be included.
     pub(crate) async fn missed(&mut self, store: &dyn Store) -> Vec<Record> {
         // What cannot be read now was written, and can be looked at later.
         let records = store.tail(&self.root, self.seen_until, usize::MAX).await.unwrap_or_default();

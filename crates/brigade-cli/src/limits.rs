@@ -83,7 +83,7 @@ fn limit_of(which: Which, view: &View, timeout: Option<Duration>) -> Option<Stri
     }
 }
 
-/// How long the round could take.
+/// Time that the round was granted, in milliseconds.
 fn granted_millis(view: &View, timeout: Option<Duration>) -> Option<u64> {
     let (grant, at) = view.grant.as_ref()?;
     match (timeout, grant.deadline) {
@@ -94,7 +94,7 @@ fn granted_millis(view: &View, timeout: Option<Duration>) -> Option<u64> {
     }
 }
 
-/// What the next call of the root needed, if its budget did not cover it.
+/// Amount that the next call of the root needed, if its budget did not cover it.
 fn needed(view: &View) -> Amount {
     view.tree.node(&view.root).map(|node| node.needed).unwrap_or_default()
 }

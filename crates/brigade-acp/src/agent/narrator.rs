@@ -49,7 +49,7 @@ pub(super) struct Narrator {
     seen: HashMap<SessionId, u64>,
     /// Position up to which all facts of the tree were recalled.
     until: Pos,
-    /// What the rounds of the session at the top have used up.
+    /// Usage of the rounds of the root session.
     pub(super) spent: Spent,
     streamed: HashMap<SessionId, Streamed>,
     calls: HashMap<SessionId, HashMap<CallId, Call>>,

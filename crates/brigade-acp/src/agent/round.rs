@@ -41,7 +41,7 @@ pub(super) async fn run(
     }
     let workspace = runtime.settings().workspace.root().to_path_buf();
     let window = runtime.about(&turn.seat.model()).and_then(|about| about.window);
-    // What an earlier round has told need not be read again.
+    // Updates that an earlier round sent are not read again.
     let narrator = turn.seat.take_narrator();
     let narrator =
         narrator.unwrap_or_else(|| Narrator::new(session.clone(), workspace, client.children, When::Now));

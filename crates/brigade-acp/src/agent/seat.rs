@@ -30,7 +30,7 @@ struct Now {
     /// The depth that the session has in any case, once it has begun.
     begun: Option<u32>,
     round: Option<Going>,
-    /// What told the last round, and knows what the client was told.
+    /// The update mapper of the last round; it knows which updates the client has.
     narrator: Option<Narrator>,
 }
 
@@ -117,7 +117,7 @@ impl Seat {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What told the last round, if there was one here.
+    /// The update mapper of the last round, if one ran in this process.
     pub(super) fn take_narrator(&self) -> Option<Narrator> {
         self.now().narrator.take()
     }

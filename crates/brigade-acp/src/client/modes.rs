@@ -15,7 +15,7 @@ const SAFE_IN_ASK: [&str; 4] = ["ask", "read-only", "default", "plan"];
 pub(super) enum Chosen {
     /// This one, or its own if there is none: nothing more is known to be needed.
     Known(Option<String>),
-    /// This one, or its own if there is none. Nobody knows whether the agent asks in it.
+    /// This one, or its own if there is none. It is not known whether the agent asks in it.
     Unknown(Option<String>),
 }
 

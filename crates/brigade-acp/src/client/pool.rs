@@ -289,7 +289,7 @@ impl Target {
         chosen
     }
 
-    /// The mode to put a session into, and a warning if nobody knows whether the agent asks in it.
+    /// The mode to put a session into, and a warning if it is not known whether the agent asks in it.
     fn mode_in(
         &self,
         mode: Mode,

@@ -1,5 +1,5 @@
-//! A whole tree as Markdown. All that others said stands in fences that it cannot close, and has no hostile links for
-//! readers that show what is in a fence.
+//! A whole tree as Markdown. Foreign text is inside fences that it cannot close. Unsafe links are removed from it, for
+//! readers that render the content of a fence.
 
 use brigade_core::SessionId;
 use brigade_core::view::Node;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use pulldown_cmark::{Event, Options, Parser, Tag};
 
 const SCHEMES: [&str; 3] = ["http", "https", "mailto"];
-/// What runs or holds a program, in a tag.
+/// Tags that run or contain a program.
 const HOSTILE_IN_TAG: [&str; 3] = ["javascript", "vbscript", "data:"];
 const REMOVED: &str = "(link removed)";
 /// Taking a link away may uncover another. Text that has more layers loses all its brackets.
@@ -29,7 +29,7 @@ pub(super) fn harmless(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.replace('[', "\\[").replace('<', "\\<"))
 }
 
-/// What is put in the place of which part, in order and without overlaps.
+/// Replacements by range, in order and without overlaps.
 fn edits(text: &str) -> Vec<(Range<usize>, String)> {
     let parser = Parser::new_ext(text, Options::all());
     let definitions = parser.reference_definitions().iter().map(|(_, definition)| definition);

@@ -263,8 +263,8 @@ impl Driver {
         }
     }
 
-    /// Sends the request and listens; gives the time in the queue too. Of an external agent that failed or was stopped, what it has said of its work
-    /// until then is known.
+    /// Sends the request and listens. Returns the time in the queue too. If an external agent failed or was stopped, the
+    /// usage that it had reported until then counts.
     async fn converse(&mut self, ask: &mut Ask) -> Result<(Heard, Duration), Fatal> {
         let mut ingest = Ingest::default();
         let mut patience = self.patience(ask.purpose);

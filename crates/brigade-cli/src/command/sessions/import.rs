@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::safe;
 
-/// How many open calls are named.
+/// Number of open calls that are listed.
 const SHOWN_CALLS: usize = 10;
 
 /// Notes for the user.
