@@ -7,9 +7,11 @@
 //! A peer is not trusted. Lines, queues and texts are bounded, every wait has an end, and a program that breaks the
 //! protocol is ended: that costs the sessions on it, and nothing else.
 
+mod account;
 mod aside;
 mod ask;
 mod calls;
+mod denied;
 mod fate;
 mod mask;
 mod modes;
@@ -17,6 +19,7 @@ mod peer;
 mod pool;
 mod process;
 mod session;
+mod subagents;
 mod terminal;
 mod tools;
 mod turn;

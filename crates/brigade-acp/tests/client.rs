@@ -17,5 +17,6 @@ mod client {
     #[path = "../../../brigade/tests/run/support.rs"]
     #[expect(dead_code, reason = "not all of the stage is needed here")]
     mod support;
+    mod told;
     mod world;
 }

@@ -2,6 +2,7 @@
 
 mod first;
 mod mcp;
+mod tools;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crate::units;
 
 pub(crate) use first::{Completions, Doctor, Init, Man};
 pub(crate) use mcp::Mcp;
+pub(crate) use tools::{Tools, ToolsAdd, ToolsCommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,7 +28,7 @@ Examples:
   brigade chat                               talk with the lead agent; -c goes on where you left it
   brigade answer last                        answer what agents ask, from any terminal
   brigade tell ID \"Also the changelog\"       say more, while it runs or after it; cancel ID stops it
-  brigade resume ID --max-turns 40           go on after a limit or a crash
+  brigade resume                             continue the last run: after Ctrl-C, a limit or a crash
   brigade sessions list \"flaky test\"         find a session; show, tree and export look into it
   brigade agents new reviewer                an agent of yours, for: brigade run -a reviewer ...
   brigade mcp                                Brigade's agents as tools of any MCP client
@@ -38,6 +40,19 @@ Exit codes:
   2    usage or configuration
 
 Standard output carries the result only; progress and messages go to standard error.";
+
+const RUN_HELP: &str = "\
+Examples:
+  brigade run \"Fix the tests\"                     quotes are needed only for characters that your shell reads
+  brigade run -m ollama/qwen3 --mode plan < task.txt
+  git diff | brigade run \"Review this change\"     standard input is appended to the task
+  brigade run -c \"Now update the changelog\"       the last session of this folder, with another task
+  brigade run -r ID                                continue any session, as brigade resume does
+  brigade run --json-schema report.json \"Count the TODO comments\" | jq .count
+
+Without a terminal the first byte of standard input is waited for, 3 seconds at most if
+there is a task; < /dev/null skips it. With --json-schema standard output is JSON that fits
+the schema, or empty; a result that does not fit is asked for again, and then fails.";
 
 const MODELS_HELP: &str = "\
 Examples:
@@ -61,16 +76,24 @@ Examples:
   brigade chat --mode plan --budget-usd 1   with the limits of run, which each round gets anew
   printf 'one\\ntwo\\n' | brigade chat       messages from standard input, one a line
 
-While the agents work, what you type is heard at the next step. Ctrl-C stops the
-round, a second one leaves. /help lists the commands.";
+While the agents work, what you type is heard at the next step. Esc or Ctrl-C
+stops the round, a second Ctrl-C leaves. /help lists keys and commands.";
+
+const RESUME_HELP: &str = "\
+Examples:
+  brigade resume                            continue the last session of this folder
+  brigade resume k3vq                       any session, by its id or the beginning of its id
+  brigade resume k3vq --max-turns 40        with another limit
+
+The session keeps its folder, its agent, its model and its mode.";
 
 const ANSWER_HELP: &str = "\
 Examples:
-  brigade answer ID                         see what is open, and answer it
+  brigade answer ID                         see what is open, and answer it with one key
   brigade answer ID yes                     allow this call, this once
-  brigade answer ID always                  allow it to this agent from now on, by the rule that is shown
+  brigade answer ID always                  always allow it to this agent, by the rule that is shown
   brigade answer ID always 'shell(git *)'   by a rule of your own
-  brigade answer ID no use make instead     refuse it, with words that the agent reads
+  brigade answer ID no use make instead     deny it, with a reason that the agent reads
   brigade answer ID yes all                 all that is open
 
 A question that nobody answers within limits.question_timeout is answered with no.
@@ -107,7 +130,7 @@ pub(crate) struct Args {
 }
 
 /// What every command understands.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Global {
     /// What standard output carries: text, one JSON object, or one JSON object a line as things happen
     #[arg(long, global = true, help_heading = "Everywhere", value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
@@ -127,9 +150,10 @@ pub(crate) struct Global {
 }
 
 /// What standard output carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
     /// Text for people.
+    #[default]
     Text,
     /// One JSON object at the end.
     Json,
@@ -141,11 +165,13 @@ pub(crate) enum OutputFormat {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one task with the lead agent and print its result
+    #[command(alias = "exec", after_help = RUN_HELP)]
     Run(Run),
     /// Talk with an agent, watch its agents work, and say more while they do
     #[command(after_help = CHAT_HELP)]
     Chat(Chat),
-    /// Go on with a session: after a crash, a limit or a failure; prints the result again if it is done
+    /// Continue a session after Ctrl-C, a crash, a limit or a failure; prints the result again if it is done
+    #[command(after_help = RESUME_HELP)]
     Resume(Resume),
     /// Say something to a session, while it runs or after its end
     Tell(Tell),
@@ -158,7 +184,8 @@ pub(crate) enum Command {
     Sessions(Sessions),
     /// Look at the agents that can be named, check their files, write new ones
     Agents(Agents),
-    /// Look at the tools that agents have
+    /// Look at the tools that agents have; add and remove MCP servers
+    #[command(after_help = tools::HELP)]
     Tools(Tools),
     /// See which models can be used here, and what they cost
     #[command(after_help = MODELS_HELP)]
@@ -171,7 +198,7 @@ pub(crate) enum Command {
     /// Serve the faces as tools to other programs, by the Model Context Protocol
     #[command(after_help = mcp::HELP)]
     Mcp(Mcp),
-    /// Let the files of a project count: its configuration, agents and skills
+    /// Let the files of a project count: its configuration, agents, skills and changed instructions
     Trust(Trust),
     /// Watch a brigade repair a small project: no key, no network, a few seconds
     Demo,
@@ -181,7 +208,7 @@ pub(crate) enum Command {
     /// Look at everything that brigade needs, and say what to do where something is amiss
     #[command(after_help = first::DOCTOR_HELP)]
     Doctor(Doctor),
-    /// Print a script with which your shell completes commands and flags
+    /// Print a script with which your shell completes commands, flags, session ids, agents and models
     #[command(after_help = first::COMPLETIONS_HELP)]
     Completions(Completions),
     /// Print the manual page, or write one for each command
@@ -192,9 +219,18 @@ pub(crate) enum Command {
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
-    /// What is to be done; read from standard input when absent or `-`
+    /// The task; standard input is appended to it, and is the task if this is absent or `-`
     #[arg(value_name = "TASK")]
-    pub(crate) task: Option<String>,
+    pub(crate) task: Vec<String>,
+    /// Continue the last session of this folder
+    #[arg(short = 'c', long = "continue", conflicts_with_all = ["resume", "agent"])]
+    pub(crate) last: bool,
+    /// Continue this session
+    #[arg(short, long, value_name = "ID", conflicts_with = "agent")]
+    pub(crate) resume: Option<String>,
+    /// File with a JSON Schema that the result has to fit
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["last", "resume"])]
+    pub(crate) json_schema: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) flags: Flags,
 }
@@ -215,9 +251,9 @@ pub(crate) struct Chat {
 /// Arguments of `resume`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Resume {
-    /// The session
+    /// The session; the last one of this folder when absent
     #[arg(value_name = "ID")]
-    pub(crate) id: String,
+    pub(crate) id: Option<String>,
     #[command(flatten)]
     pub(crate) flags: Flags,
 }
@@ -261,25 +297,25 @@ pub(crate) struct Flags {
     #[arg(short, long, value_name = "ID")]
     pub(crate) agent: Option<String>,
     /// The model: PROVIDER/MODEL, or script:FILE for a scripted one
-    #[arg(long, value_name = "MODEL")]
+    #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// The folder to work in
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Model calls of the lead
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,
     /// How long the whole tree may take: 30s, 10m, 2h
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME", value_parser = units::duration)]
     pub(crate) timeout: Option<Duration>,
     /// Tokens of the whole tree, input and output together: 500000, 500k or 2M
-    #[arg(long, value_name = "N", value_parser = units::count)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = units::count)]
     pub(crate) budget_tokens: Option<u64>,
     /// Dollars of the whole tree: 2, 0.50 or $2
-    #[arg(long, value_name = "X", value_parser = units::dollars)]
+    #[arg(long, allow_negative_numbers = true, value_name = "X", value_parser = units::dollars)]
     pub(crate) budget_usd: Option<u64>,
     /// Agents that may be started below the lead
-    #[arg(long, value_name = "N", value_parser = units::count)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = units::count)]
     pub(crate) max_agents: Option<u64>,
     /// How agents may delegate: some of delegate, subagent, dispatch, spawn, separated by commas, or auto
     #[arg(long, value_name = "FACES", value_parser = faces)]
@@ -504,34 +540,6 @@ pub(crate) enum AgentsCommand {
         /// Write it to .brigade/agents of this folder and not to your own agents
         #[arg(long)]
         project: bool,
-    },
-}
-
-/// Arguments of `tools`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Tools {
-    #[command(subcommand)]
-    pub(crate) command: ToolsCommand,
-}
-
-/// What can be done with tools.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ToolsCommand {
-    /// The tools that the lead is offered
-    List {
-        /// Start the MCP servers and list their tools as well
-        #[arg(long)]
-        servers: bool,
-    },
-    /// Log in to an MCP server that asks for it, in a browser
-    Login {
-        /// The server, by its name in `mcpServers`
-        server: String,
-    },
-    /// Forget the login to an MCP server
-    Logout {
-        /// The server, by its name in `mcpServers`
-        server: String,
     },
 }
 

@@ -24,9 +24,11 @@ use crate::args::{Flags, Global};
 use crate::command::demo;
 use crate::failure::Failure;
 use crate::output;
+use crate::presets;
 use crate::project;
 use crate::safe;
-use crate::settings::{Instructions, SCRIPT, Settings};
+use crate::settings::{Instructions, SCRIPT, Settings, StoreOrigin};
+use crate::surroundings;
 
 /// How much of a command's output a model reads.
 const SHELL_OUTPUT: usize = 32 * 1024;
@@ -35,22 +37,46 @@ const SHOWN_PROBLEMS: usize = 3;
 /// How long servers of tools may take to start before the person is told what is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Opens the store.
+/// Opens the store, or creates it. The user is told of a new store in a place that is not the usual one.
 pub(crate) fn store(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
-    Ok(Arc::new(SqliteStore::open(&settings.store)?))
+    let is_new = is_missing(&settings.store);
+    let store = SqliteStore::open(&settings.store)?;
+    if is_new && settings.store_origin == StoreOrigin::Named {
+        output::note(&format!("Created a new session store: {}", settings.store.display()));
+    }
+    Ok(Arc::new(store))
+}
+
+/// Opens the store for a command that needs a session of it. No store is created.
+pub(crate) fn store_of_sessions(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
+    if !is_missing(&settings.store) {
+        return store(settings);
+    }
+    match settings.store_origin {
+        StoreOrigin::Default => Ok(Arc::new(MemoryStore::new())),
+        StoreOrigin::Named => Err(Failure::usage(format!(
+            "cannot open the session store {}: it does not exist. Check --store, or `store` in the configuration.",
+            settings.store.display()
+        ))),
+    }
 }
 
 /// Opens the store read-only, so that it can be read without write permission, or while a writing process is stopped. A
 /// store that does not exist yet is empty.
 pub(crate) fn store_to_read(settings: &Settings) -> Result<Arc<dyn Store>, Failure> {
-    let store = match settings.store.symlink_metadata() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        Ok(_) | Err(_) => SqliteStore::open_to_read(&settings.store)?,
-    };
+    let is_missing = is_missing(&settings.store);
+    if is_missing && settings.store_origin == StoreOrigin::Named {
+        output::note(&format!("warning: the session store {} does not exist", settings.store.display()));
+    }
+    let store = if is_missing { None } else { SqliteStore::open_to_read(&settings.store)? };
     match store {
         Some(store) => Ok(Arc::new(store)),
         None => Ok(Arc::new(MemoryStore::new())),
     }
+}
+
+fn is_missing(file: &Path) -> bool {
+    file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// The settings of the folder that a session works in, unless the person names another.
@@ -114,19 +140,28 @@ pub(crate) async fn recorded(
 }
 
 /// A runtime over the store.
-pub(crate) fn runtime(
+pub(crate) async fn runtime(
     settings: &Settings,
     store: Arc<dyn Store>,
     servers: &Servers,
 ) -> Result<Runtime, Failure> {
-    let mut library = settings_to_run(settings)?;
+    let mut library = settings_to_run(settings, &*store).await?;
     library.tools = library.tools.with_servers(servers);
     Ok(Runtime::new(store, library, models(settings)))
 }
 
-/// The settings of the library, and the agents that other programs run.
-pub(crate) fn settings_to_run(settings: &Settings) -> Result<brigade::Settings, Failure> {
+/// The settings of the library, with instructions, the environment, and the agents that other programs run.
+pub(crate) async fn settings_to_run(
+    settings: &Settings,
+    store: &dyn Store,
+) -> Result<brigade::Settings, Failure> {
     let mut library = library_settings(settings)?;
+    if settings.instructions == Instructions::OfProject {
+        let instructions = project::instructions(settings, store).await?;
+        instructions.warn();
+        library.instructions = instructions.text;
+        library.environment = Some(surroundings::environment(settings).await);
+    }
     if !settings.acp.is_empty() {
         let (acp, problems) = external(settings)?;
         for (name, what) in problems {
@@ -192,7 +227,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     let shell = ShellSettings {
         guard: guard()?,
         directory: workspace.root().to_path_buf(),
-        environment: settings.environment.shell.clone(),
+        environment: settings.command_environment(),
         time_limit: settings.shell_timeout,
         output_limit: SHELL_OUTPUT,
     };
@@ -203,13 +238,11 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     if let Some(file) = &settings.memory {
         library.tools = library.tools.with_memory(Memory::at(file));
     }
-    if settings.instructions == Instructions::OfProject {
-        library.instructions = project::instructions(&library.workspace, &settings.permissions);
-    }
     library.skills = project::skills(settings);
     library.faces = settings.faces.clone();
-    for warning in library.faces.warnings() {
-        output::note(&format!("warning: {warning}"));
+    let unknown = presets::unknown_tools(settings, &library.tools);
+    for warning in library.faces.warnings().into_iter().chain(unknown) {
+        output::note(&format!("warning: {}", safe::line(&warning)));
     }
     library.limits = settings.limits.clone();
     library.budget = settings.budget;
@@ -235,11 +268,16 @@ fn agents(settings: &Settings) -> Catalogue {
     catalogue
 }
 
+/// The tools that there are. Those that are switched off count: what names them is there for when they are not.
+pub(crate) fn known_tools(tools: &Toolbox) -> BTreeSet<&str> {
+    let mut known: BTreeSet<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+    known.extend([MESSAGE, SKILL, WebSearch::NAME].iter().chain(&memory::TOOLS).chain(&DELEGATION_TOOLS));
+    known
+}
+
 /// A rule for a tool that does not exist would protect nothing, in silence.
 pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), Failure> {
-    let mut known: BTreeSet<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-    // Tools that are switched off count: the rule is there for when they are not.
-    known.extend([MESSAGE, SKILL, WebSearch::NAME].iter().chain(&memory::TOOLS).chain(&DELEGATION_TOOLS));
+    let known = known_tools(tools);
     let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
     for (list, rules) in lists {
         for rule in rules {
@@ -312,6 +350,7 @@ pub(crate) fn more(settings: &Settings, flags: &Flags) -> More {
         model: flags.model.as_ref().and(settings.model.clone()),
         mode: flags.mode,
         hop: None,
+        continue_cancelled: false,
     }
 }
 

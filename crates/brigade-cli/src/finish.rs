@@ -5,16 +5,19 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use brigade::model::relay;
-use brigade::{Detached, RunError, Store};
+use brigade::{Detached, ResultSchema, RunError, Store};
 use brigade_core::delegation::Which;
 use brigade_core::view::{Node, Question, Tree};
 use brigade_core::{SessionId, Spent, Status};
 
 use crate::args::{Flags, Global, OutputFormat};
+use crate::attention::Attention;
 use crate::failure::{Exit, Failure};
 use crate::follow::{Followed, Interrupts, View};
 use crate::limits;
+use crate::named;
 use crate::output;
+use crate::render::question::{Length, Look};
 use crate::render::{self, Stage};
 use crate::report::Report;
 use crate::safe;
@@ -23,11 +26,11 @@ use crate::terminal::{self, Colour};
 /// How often it is looked what sessions ask that were left to themselves.
 const GLANCE: Duration = Duration::from_secs(1);
 
-/// The flags that a command has to be typed with again to mean the same place.
+/// The flags that a command has to be typed with again. A session remembers its folder, agent, model and mode.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hints {
     store: String,
-    run: String,
+    set: String,
     timeout: Option<Duration>,
 }
 
@@ -35,38 +38,30 @@ impl Hints {
     /// What was typed.
     pub(crate) fn new(global: &Global, flags: &Flags) -> Hints {
         let mut hints = Hints { timeout: flags.timeout, ..Hints::default() };
-        let add =
-            |text: &mut String, flag: &str, value: &str| text.push_str(&format!(" {flag} {}", quoted(value)));
         hints.store = store_flag(global);
         for setting in &global.set {
-            add(&mut hints.run, "--set", setting);
-        }
-        if let Some(folder) = &flags.cwd {
-            add(&mut hints.run, "--cwd", &folder.display().to_string());
-        }
-        if let Some(mode) = flags.mode {
-            add(&mut hints.run, "--mode", mode.as_str());
+            hints.set.push_str(&format!(" --set {}", quoted(setting)));
         }
         hints
     }
 
     /// The command that goes on with a session.
     pub(crate) fn resume(&self, session: &SessionId) -> String {
-        format!("brigade resume {session}{}{}", self.store, self.run)
+        format!("brigade resume {session}{}{}", self.store, self.set)
     }
 
     /// The command that talks on with a session.
     pub(crate) fn chat(&self, session: &SessionId) -> String {
-        format!("brigade chat -r {session}{}{}", self.store, self.run)
+        format!("brigade chat -r {session}{}{}", self.store, self.set)
     }
 
     fn show(&self, session: &SessionId, what: &str) -> String {
         format!("brigade sessions {what} {session}{}", self.store)
     }
 
-    /// The command that goes on with a session that was cancelled.
+    /// The command that says something to a session.
     pub(crate) fn tell(&self, session: &SessionId) -> String {
-        format!("brigade tell {session} \"...\"{}{}", self.store, self.run)
+        format!("brigade tell {session} \"...\"{}{}", self.store, self.set)
     }
 }
 
@@ -96,27 +91,39 @@ pub(crate) async fn finish(
     hints: &Hints,
     colour: Colour,
     interrupts: &mut Interrupts,
+    attention: &mut Attention,
 ) -> Result<Exit, Failure> {
     let detached = followed.ending.as_ref().ok().map(|ending| ending.detached.clone());
     let root = &followed.view.root;
     // What only made a call for another program hears nothing.
     let hears = !relay::speaks_for(store, root).await.unwrap_or(false);
     let tell = hears.then(|| hints.tell(root));
-    let exit = print(followed, global, hints, tell, colour)?;
-    if let Some(detached) = detached {
-        stay(store, &detached, hints, interrupts).await;
+    let exit = print(followed, global, hints, tell, colour);
+    if let Some(detached) = detached.filter(|_| exit.is_ok()) {
+        stay(store, &detached, hints, interrupts, attention).await;
     }
-    Ok(exit)
+    tokio::select! {
+        () = attention.finish() => {}
+        () = interrupts.next() => {}
+    }
+    exit
 }
 
 /// Stays while sessions that were left to themselves go on in this process.
-pub(crate) async fn stay(store: &dyn Store, detached: &Detached, hints: &Hints, interrupts: &mut Interrupts) {
+pub(crate) async fn stay(
+    store: &dyn Store,
+    detached: &Detached,
+    hints: &Hints,
+    interrupts: &mut Interrupts,
+    attention: &mut Attention,
+) {
     if detached.sessions().is_empty() {
         return;
     }
     for session in detached.sessions() {
+        let title = named::title(store, session).await;
         output::note(&format!(
-            "{session} goes on by itself; Ctrl-C leaves it, and {} goes on",
+            "{title} is still running in the background. Press Ctrl-C to stop waiting; resume it later with: {}",
             hints.resume(session)
         ));
     }
@@ -127,22 +134,34 @@ pub(crate) async fn stay(store: &dyn Store, detached: &Detached, hints: &Hints, 
             () = interrupts.next() => return,
             () = tokio::time::sleep(GLANCE) => {}
         }
+        let mut waits = false;
         for session in detached.sessions() {
-            for (name, words) in asked(store, session).await {
+            let tree = tree_of(store, session).await;
+            attention.call(&tree);
+            waits |= tree.questions().next().is_some();
+            for (name, words) in asked(&tree) {
                 if told.insert(name) {
                     output::note(&words);
                 }
             }
         }
+        if !waits {
+            attention.restore_title();
+        }
     }
 }
 
-/// What a session that was left to itself asks: the name of each question, and how to answer it.
-pub(crate) async fn asked(store: &dyn Store, session: &SessionId) -> Vec<(String, String)> {
-    let records = store.tail(session, 0, usize::MAX).await.unwrap_or_default();
-    let tree = Tree::fold(&records);
+/// The tree of a session that was left to itself, as far as it can be read.
+pub(crate) async fn tree_of(store: &dyn Store, session: &SessionId) -> Tree {
+    Tree::fold(&store.tail(session, 0, usize::MAX).await.unwrap_or_default())
+}
+
+/// What is asked in a tree that was left to itself: the name of each question, and how to answer it.
+pub(crate) fn asked(tree: &Tree) -> Vec<(String, String)> {
+    let look =
+        Look { columns: terminal::room(), colour: Colour::Off, workspace: None, length: Length::Bounded };
     let tell = |open: &Question| {
-        let lines = render::question::lines(open, &tree, terminal::room());
+        let lines = render::question::lines(open, tree, look).lines;
         (open.name(), format!("{}\nTo answer: brigade answer {}", lines.join("\n"), open.name()))
     };
     tree.questions().map(tell).collect()
@@ -167,8 +186,15 @@ fn print(
     let outcome = ending.outcome;
     if format == OutputFormat::Text {
         output::paint(&render::summary(&view, colour, terminal::room()));
+        let changes = render::changes(&view, colour, terminal::room());
+        if !changes.is_empty() {
+            output::paint(&format!("\n{changes}"));
+        }
         output::note("");
-        result(outcome.text.as_str(), global)?;
+        match &view.schema {
+            Some(schema) => structured(outcome.text.as_str(), schema.as_str())?,
+            None => result(outcome.text.as_str(), global)?,
+        }
     }
     if format != OutputFormat::StreamJson {
         for warning in &outcome.warnings {
@@ -185,10 +211,25 @@ pub(crate) fn result(text: &str, global: &Global) -> Result<(), Failure> {
         return Ok(());
     }
     if terminal::reads_results() {
-        return output::text(text);
+        return output::text(&render::wrapped_markdown(text, terminal::room_for_results()));
     }
     output::raw(&if global.raw { Cow::Borrowed(text) } else { safe::uncontrolled(text) })?;
     if text.ends_with('\n') { Ok(()) } else { output::raw("\n") }
+}
+
+/// Writes a result that has to fit a schema. Standard output carries JSON that fits, or nothing; any other text, such as
+/// what there is of an incomplete result, goes to standard error.
+fn structured(text: &str, schema: &str) -> Result<(), Failure> {
+    let fitting = ResultSchema::parse(schema).ok().and_then(|schema| schema.fit(text).ok());
+    match fitting {
+        Some(json) => output::raw(&format!("{}\n", safe::json(&json))),
+        None if text.trim().is_empty() => Ok(()),
+        None => {
+            output::note("This is not JSON that fits the schema, so standard output is empty:");
+            output::note(text);
+            Ok(())
+        }
+    }
 }
 
 /// Says what a person would do next, as commands to be typed; `tell` where somebody would hear it.
@@ -201,7 +242,12 @@ fn next_steps(status: &Status, spent: &Spent, view: &View, hints: &Hints, tell: 
         Status::Done | Status::Detached => {}
         Status::Incomplete { limit } => {
             output::note(&limits::reason(*limit, spent, view, hints.timeout));
-            let words = if *limit == Which::Loop { "To continue" } else { "To continue with more" };
+            let words = match limit {
+                Which::Loop | Which::Permission => "To continue",
+                Which::Turns | Which::Tokens | Which::Usd | Which::Time | Which::Agents => {
+                    "To continue with more"
+                }
+            };
             step(words, hints.resume(session) + &limits::more(*limit, view, hints.timeout));
         }
         Status::Failed { cause } => {
@@ -214,8 +260,8 @@ fn next_steps(status: &Status, spent: &Spent, view: &View, hints: &Hints, tell: 
         }
         Status::Cancelled { by } => {
             output::note(&format!("cancelled by {}", safe::line(by)));
-            if let Some(tell) = &tell {
-                step("To go on all the same", tell.clone());
+            if tell.is_some() {
+                step("To continue", hints.resume(session));
             }
         }
     }

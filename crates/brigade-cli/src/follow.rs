@@ -7,17 +7,20 @@ use std::time::Duration;
 
 use brigade::store::Pos;
 use brigade::{Ending, Live, Run, RunError, Runtime, Store};
+use brigade_core::event::CallFault;
 use brigade_core::faces::DELEGATION_TOOLS;
 use brigade_core::view::Tree;
-use brigade_core::{CallId, Event, Grant, Record, SessionId, ToolCall};
+use brigade_core::{CallId, Event, Grant, Record, SessionId, Text, ToolCall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
+use crate::attention::Attention;
 use crate::dialogue::Wish;
 use crate::failure::{Exit, Failure};
 use crate::finish::Hints;
 use crate::output;
 use crate::progress::Progress;
+use crate::render::shortened;
 use crate::safe;
 use crate::suspend;
 
@@ -34,6 +37,8 @@ pub(crate) struct View {
     pub(crate) tree: Tree,
     /// What the current round of the top session was granted, and when.
     pub(crate) grant: Option<(Grant, u64)>,
+    /// JSON Schema that the result of the top session's current round has to fit, if it has one.
+    pub(crate) schema: Option<Text>,
     seen: HashMap<SessionId, u64>,
     /// Position up to which all facts of the tree were seen.
     seen_until: Pos,
@@ -43,6 +48,8 @@ pub(crate) struct View {
     doing: HashMap<SessionId, String>,
     after: HashMap<SessionId, String>,
     waiting: HashMap<SessionId, String>,
+    /// The fault of the last attempt of a session whose turn has no reply yet.
+    faults: HashMap<SessionId, String>,
     in_line: HashMap<SessionId, HashSet<CallId>>,
 }
 
@@ -53,6 +60,7 @@ impl View {
             root,
             tree: Tree::default(),
             grant: None,
+            schema: None,
             seen: HashMap::new(),
             seen_until: 0,
             replied: HashMap::new(),
@@ -60,6 +68,7 @@ impl View {
             doing: HashMap::new(),
             after: HashMap::new(),
             waiting: HashMap::new(),
+            faults: HashMap::new(),
             in_line: HashMap::new(),
         }
     }
@@ -106,7 +115,27 @@ impl View {
             }
             Live::Fact(record) => {
                 self.waiting.remove(&record.session);
+                self.look_at_attempt(record);
             }
+        }
+    }
+
+    /// Keeps the fault of a failed attempt in sight until there is a reply: the model may not even be reached.
+    fn look_at_attempt(&mut self, record: &Record) {
+        let session = &record.session;
+        match &record.event {
+            Event::CallFailed { cause: CallFault::Transient { message }, .. } => {
+                self.faults.insert(session.clone(), safe::line(message));
+            }
+            Event::Called { .. } => {
+                if let Some(fault) = self.faults.get(session) {
+                    self.waiting.insert(session.clone(), format!("trying again after: {fault}"));
+                }
+            }
+            Event::Replied { .. } | Event::CallFailed { .. } | Event::Ended { .. } => {
+                self.faults.remove(session);
+            }
+            _ => {}
         }
     }
 
@@ -120,8 +149,9 @@ impl View {
         self.tree.apply(record);
         self.seen.insert(record.session.clone(), record.seq + 1);
         match &record.event {
-            Event::Started { grant, .. } if record.session == self.root => {
-                self.grant = Some((*grant, record.at))
+            Event::Started { grant, delegation, .. } if record.session == self.root => {
+                self.grant = Some((*grant, record.at));
+                self.schema.clone_from(&delegation.schema);
             }
             Event::Replied { turn, reply, .. } => {
                 let calls = self.calls.entry(record.session.clone()).or_default();
@@ -207,7 +237,7 @@ pub(crate) fn brief(call: &ToolCall) -> String {
     let arguments: serde_json::Value = serde_json::from_str(call.arguments.as_str()).unwrap_or_default();
     let telling = ["command", "path", "pattern", "role", "text", "task"];
     let argument = telling.iter().find_map(|key| arguments.get(key)?.as_str()).unwrap_or_default();
-    let argument: String = safe::line(argument).chars().take(BRIEF).collect();
+    let argument = shortened(&safe::line(argument), BRIEF);
     let name = safe::line(&call.name);
     if argument.is_empty() { name } else { format!("{name} {argument}") }
 }
@@ -284,6 +314,7 @@ pub(crate) async fn follow(
     progress: &mut Progress,
     interrupts: &mut Interrupts,
     hints: &Hints,
+    attention: &mut Attention,
 ) -> Result<Followed, Failure> {
     let root = run.session().clone();
     let store = runtime.store().clone();
@@ -295,8 +326,9 @@ pub(crate) async fn follow(
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut asked = Asked::NotYet;
-    let mut listener = progress.listener(runtime.settings().asks);
+    let mut listener = progress.listener(runtime.settings());
     listener.look(&view, progress)?;
+    attention.look(&view.tree);
     let ending = loop {
         let wish = tokio::select! {
             biased;
@@ -321,6 +353,7 @@ pub(crate) async fn follow(
                     see(&*store, live, &mut view, progress).await?;
                 }
                 listener.look(&view, progress)?;
+                attention.look(&view.tree);
                 progress.flush()?;
                 Wish::GoOn
             }
@@ -332,7 +365,11 @@ pub(crate) async fn follow(
         if asked == Asked::Once {
             listener.close();
             progress.end();
-            output::note(&format!("Left as it is. Go on with: {}", hints.tell(&root)));
+            attention.restore_title();
+            output::note(&format!(
+                "Left before all agents had stopped. To continue: {}",
+                hints.resume(&root)
+            ));
             crate::leave(Exit::Cancelled.code());
         }
         asked = Asked::Once;
@@ -349,6 +386,7 @@ pub(crate) async fn follow(
     catch_up(&*store, &mut view, progress).await?;
     progress.flush()?;
     progress.end();
+    attention.ended(&view, &ending);
     Ok(Followed { ending, view })
 }
 

@@ -36,6 +36,11 @@ pub(crate) fn reason(which: Which, spent: &Spent, view: &View, timeout: Option<D
         Which::Loop => "Stopped: the agent repeatedly made the same calls with the same results \
                         (limits.loop_limit)."
             .to_owned(),
+        Which::Permission => {
+            "Stopped: the external agent ended after it was denied a permission. The result \
+                              names the refused call and what would permit it."
+                .to_owned()
+        }
         Which::Turns | Which::Time | Which::Agents => format!("Stopped at {limit}."),
     }
 }
@@ -60,7 +65,7 @@ pub(crate) fn more(which: Which, view: &View, timeout: Option<Duration>) -> Stri
         }
         Which::Time => granted_millis(view, timeout)
             .map(|millis| ("--timeout", units::typed(twice(millis).max(LEAST_MILLIS)))),
-        Which::Loop => None,
+        Which::Loop | Which::Permission => None,
     };
     amount.map(|(flag, amount)| format!(" {flag} {amount}")).unwrap_or_default()
 }
@@ -79,7 +84,7 @@ fn limit_of(which: Which, view: &View, timeout: Option<Duration>) -> Option<Stri
         Which::Usd => number(budget.usd).map(units::brief_dollars),
         Which::Agents => number(budget.agents).map(|agents| agents.to_string()),
         Which::Time => granted_millis(view, timeout).map(units::typed),
-        Which::Loop => None,
+        Which::Loop | Which::Permission => None,
     }
 }
 

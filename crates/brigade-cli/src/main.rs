@@ -1,6 +1,7 @@
 //! The `brigade` command: arguments, settings, printing. All work is done by the `brigade` library.
 
 mod args;
+mod attention;
 mod clock;
 mod command;
 mod dialogue;
@@ -12,7 +13,10 @@ mod keyboard;
 mod limits;
 mod mistyped;
 mod named;
+mod notify;
 mod output;
+mod presets;
+mod preview;
 mod progress;
 mod project;
 mod render;
@@ -20,6 +24,7 @@ mod report;
 mod safe;
 mod settings;
 mod suggest;
+mod surroundings;
 mod suspend;
 mod terminal;
 mod trust;
@@ -37,6 +42,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// The first argument with which the command runs itself as the guard of a shell command.
 const GUARD: &str = "__guard";
 
+/// The first argument with which the script of a shell asks for values to complete.
+const COMPLETE: &str = "__complete";
+
 fn main() {
     // A guard has an empty environment and no arguments to parse; it is started for every shell command.
     if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD) {
@@ -47,6 +55,11 @@ fn main() {
         Failure::failed(format!("cannot protect the memory of this process from agent commands: {error}"))
             .report();
         leave(1);
+    }
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == COMPLETE) {
+        let kind = std::env::args_os().nth(2).unwrap_or_default();
+        command::completions::print(&kind.to_string_lossy());
+        leave(0);
     }
     let args = Args::try_parse().unwrap_or_else(|error| refuse(&error));
     let code = match dispatch(args) {

@@ -1,7 +1,9 @@
 //! Which session somebody means: by its id, by the beginning of its id, or as the last one.
 
-use brigade::Store;
+use std::path::Path;
+
 use brigade::store::RootSummary;
+use brigade::{Store, Workspace};
 use brigade_core::{Event, SessionId};
 
 use crate::clock;
@@ -53,6 +55,41 @@ pub(crate) async fn session(store: &dyn Store, text: &str) -> Result<SessionId, 
     }
 }
 
+/// A session as messages name it: its agent and its task, such as `lead "fix the tests"`. The id, if neither is known.
+pub(crate) async fn title(store: &dyn Store, session: &SessionId) -> String {
+    let records = store.read_prefix(session).await.map(|(records, _)| records).unwrap_or_default();
+    let began = records.iter().find_map(|record| match &record.event {
+        Event::Started { delegation, .. } => Some(delegation),
+        _ => None,
+    });
+    let Some(began) = began else { return session.to_string() };
+    let (label, task) = (safe::line(began.label()), safe::line(began.task.as_str()));
+    if task.is_empty() { label } else { format!("{label} \"{}\"", fit(&task, TASK)) }
+}
+
+/// The session at the top of a tree in this folder in which something happened last. `start` is the command that
+/// begins one.
+pub(crate) async fn last_in_folder(
+    store: &dyn Store,
+    folder: &Path,
+    start: &str,
+) -> Result<SessionId, Failure> {
+    let here = Workspace::open(folder)
+        .map_err(|error| Failure::usage(format!("{} cannot be worked in: {error}", folder.display())))?;
+    let mut roots = store.roots().await?;
+    roots.retain(|summary| summary.root.is_root());
+    roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
+    for summary in roots {
+        if engine::recorded_folder(store, &summary.root).await?.is_some_and(|folder| folder == here.root()) {
+            return Ok(summary.root);
+        }
+    }
+    Err(Failure::usage(format!(
+        "there is no session in {} yet; start one with: {start}",
+        here.root().display()
+    )))
+}
+
 async fn last(store: &dyn Store) -> Result<SessionId, Failure> {
     let roots = store.roots().await?;
     let newest = roots.into_iter().map(|summary| summary.root).find(|root| root.is_root());
@@ -74,7 +111,8 @@ fn ambiguous(beginning: &str, meant: &[(SessionId, RootSummary)]) -> Failure {
     Failure::usage(text)
 }
 
-fn task(event: &Event) -> String {
+/// The task in the first fact of a session, in one line.
+pub(crate) fn task(event: &Event) -> String {
     match event {
         Event::Started { delegation, .. } => safe::line(delegation.task.as_str()),
         _ => String::new(),

@@ -8,7 +8,9 @@ use std::io::{ErrorKind, Write};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::render;
 use crate::safe;
+use crate::terminal;
 
 /// Writes bytes to standard output as they are.
 pub(crate) fn raw(text: &str) -> Result<(), Failure> {
@@ -43,9 +45,9 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
     Ok(line)
 }
 
-/// Writes a line to standard error, made safe for a terminal.
+/// Writes a line to standard error, made safe for a terminal and broken between words.
 pub(crate) fn note(text: &str) {
-    let mut line = safe::lines(text).into_owned();
+    let mut line = render::wrapped(&safe::lines(text), terminal::room());
     line.push('\n');
     paint(&line);
 }

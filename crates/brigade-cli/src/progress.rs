@@ -8,6 +8,7 @@ mod stream;
 use brigade::{Asks, Live};
 use brigade_core::event::Answer;
 use brigade_core::{Event, Record};
+use unicode_segmentation::UnicodeSegmentation;
 
 use crate::args::{Global, OutputFormat};
 use crate::dialogue::{Listener, Typing};
@@ -15,13 +16,14 @@ use crate::failure::Failure;
 use crate::finish::store_flag;
 use crate::follow::View;
 use crate::output;
+use crate::render::{self, fit};
 use crate::safe;
 use crate::settings::Environment;
 use crate::terminal::{self, Colour};
 
 pub(crate) use canvas::Footer;
 pub(crate) use live::LiveTree;
-pub(crate) use stream::fact;
+pub(crate) use stream::{fact, message};
 
 /// One way to show it.
 pub(crate) enum Progress {
@@ -60,6 +62,9 @@ impl Progress {
             Progress::Tree(tree) => {
                 if let Some(words) = said(live, view).or_else(|| answered(live, view)) {
                     tree.say(view, &words);
+                } else if let Some(words) = thought(live, view) {
+                    let words = fit(&words, terminal::size().0.saturating_sub(1));
+                    tree.print(view, &tree.colour().paint("2", &words));
                 }
                 Ok(())
             }
@@ -79,11 +84,21 @@ impl Progress {
         }
     }
 
+    /// Shows lines that are safe, in styles or without, beside what is shown.
+    pub(crate) fn print(&mut self, view: &View, lines: &[String]) {
+        match self {
+            Progress::Tree(tree) => tree.print(view, &lines.join("\n")),
+            Progress::Lines(_) | Progress::Stream(_) => output::note(&lines.join("\n")),
+        }
+    }
+
     /// Says something that counts until the end: it stays beneath the tree.
     pub(crate) fn announce(&mut self, view: &View, text: &str) {
         match self {
             Progress::Tree(_) => {
-                self.set_footer(Some(Footer { lines: vec![safe::line(text)], cursor: None }));
+                let text = render::wrapped(&safe::line(text), terminal::size().0.saturating_sub(1));
+                let lines = text.lines().map(str::to_owned).collect();
+                self.set_footer(Some(Footer { lines, cursor: None }));
                 self.tick(view);
             }
             Progress::Lines(_) | Progress::Stream(_) => output::note(text),
@@ -98,16 +113,15 @@ impl Progress {
         }
     }
 
-    /// Who hears what a person answers while this is shown.
-    pub(crate) fn listener(&self, asks: Asks) -> Listener {
-        let can_type = asks == Asks::Person && terminal::can_ask();
-        match self {
-            Progress::Tree(tree) if can_type => Listener::new(Typing::Keys, tree.colour()),
-            Progress::Lines(_) | Progress::Stream(_) if can_type => Listener::new(Typing::Lines, Colour::Off),
-            Progress::Tree(_) | Progress::Lines(_) | Progress::Stream(_) => {
-                Listener::new(Typing::Nobody, Colour::Off)
-            }
-        }
+    /// Listener for the answers of the user while this is shown.
+    pub(crate) fn listener(&self, settings: &brigade::Settings) -> Listener {
+        let can_type = settings.asks == Asks::Person && terminal::can_ask();
+        let (typing, colour) = match self {
+            Progress::Tree(tree) if can_type => (Typing::Keys, tree.colour()),
+            Progress::Lines(_) | Progress::Stream(_) if can_type => (Typing::Lines, Colour::Off),
+            Progress::Tree(_) | Progress::Lines(_) | Progress::Stream(_) => (Typing::Nobody, Colour::Off),
+        };
+        Listener::new(typing, colour, settings.workspace.clone())
     }
 
     /// Time passes.
@@ -141,6 +155,29 @@ pub(crate) fn said(live: &Live, view: &View) -> Option<String> {
     Some(format!("[{}]: {}", safe::line(role), indented(text.as_str())))
 }
 
+/// The last sentence that the agent at the top said before the calls that it made with it.
+pub(crate) fn thought(live: &Live, view: &View) -> Option<String> {
+    let Live::Fact(record) = live else { return None };
+    let Event::Replied { reply, .. } = &record.event else { return None };
+    if record.session != view.root || reply.calls.is_empty() {
+        return None;
+    }
+    let sentence = last_sentence(reply.text.as_str())?;
+    let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
+    Some(format!("{}: {sentence}", safe::line(role)))
+}
+
+/// The last sentence of a text, on one line and without the marks of Markdown around it.
+fn last_sentence(text: &str) -> Option<String> {
+    let is_fence = |line: &str| line.starts_with("```") || line.starts_with("~~~");
+    let lines = text.lines().map(str::trim).filter(|line| !is_fence(line));
+    let mut lines = lines.map(|line| line.trim_start_matches(['#', '>', '-', '*', ' ']));
+    let last = lines.rfind(|line| line.contains(char::is_alphanumeric))?;
+    let is_sentence = |sentence: &&str| sentence.contains(char::is_alphanumeric);
+    let sentence = last.unicode_sentences().filter(is_sentence).last().unwrap_or(last);
+    Some(safe::line(&sentence.trim().replace("**", "")))
+}
+
 /// An answer to an agent, and who gave it.
 pub(crate) fn answered(live: &Live, view: &View) -> Option<String> {
     let Live::Fact(record) = live else { return None };
@@ -159,4 +196,24 @@ pub(crate) fn answered(live: &Live, view: &View) -> Option<String> {
 /// Later lines of a message are indented, so that none of them looks like the words of somebody else.
 fn indented(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_sentence_is_plain_text() {
+        for (text, sentence) in [
+            ("I read it. Now I run the tests.", "Now I run the tests."),
+            ("First:\n\n- one\n- **two** is next\n", "two is next"),
+            ("See e.g. the notes in v1.2 first", "See e.g. the notes in v1.2 first"),
+            ("# Plan\n```\n", "Plan"),
+            ("Done?  Yes\u{1b}[2J!", "Yes\\u{1b}[2J!"),
+            ("最初に読む。次に書く。", "次に書く。"),
+        ] {
+            assert_eq!(last_sentence(text).as_deref(), Some(sentence));
+        }
+        assert_eq!(last_sentence(" \n---\n"), None);
+    }
 }

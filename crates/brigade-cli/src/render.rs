@@ -12,6 +12,7 @@ mod table;
 mod tale;
 mod transcript;
 mod tree;
+mod wrap;
 
 use brigade_core::view::{Node, Tree};
 use unicode_width::UnicodeWidthChar;
@@ -23,11 +24,12 @@ pub(crate) use document::document;
 pub(crate) use html::html;
 pub(crate) use markdown::Markdown;
 pub(crate) use stage::Stage;
-pub(crate) use story::label;
-pub(crate) use table::{costs, costs_by_agent, ended, layout, summary};
+pub(crate) use story::{Change, label};
+pub(crate) use table::{changes, costs, costs_by_agent, ended, layout, summary};
 pub(crate) use tale::Tale;
 pub(crate) use transcript::{Outputs, transcript};
 pub(crate) use tree::{Content, Overview, Row, overview};
+pub(crate) use wrap::{hanging, wrapped, wrapped_markdown};
 
 /// How long an agent worked, or has worked so far, in milliseconds.
 pub(crate) fn elapsed(tree: &Tree, node: &Node) -> u64 {
@@ -58,6 +60,18 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
         fitted.push('…');
     }
     fitted
+}
+
+/// Cuts a text to so many columns, between two words if there is a blank in its second half.
+pub(crate) fn shortened(text: &str, columns: usize) -> String {
+    let cut = fit(text, columns);
+    let Some(kept) = cut.strip_suffix('…').filter(|_| cut != text) else { return cut };
+    let is_whole_word = text[kept.len()..].starts_with(' ');
+    let kept = match kept.rfind(' ').filter(|at| !is_whole_word && *at >= kept.len() / 2) {
+        Some(at) => &kept[..at],
+        None => kept,
+    };
+    format!("{}…", kept.trim_end())
 }
 
 /// Puts things beside each other, and below each other where there is no room.
@@ -92,6 +106,15 @@ mod tests {
         assert_eq!(fit("abc", 3), "abc");
         assert_eq!(fit("abc", 0), "");
         assert_eq!(pad("日", 4), "日  ");
+    }
+
+    #[test]
+    fn texts_are_shortened_between_words() {
+        assert_eq!(shortened("Find out why the tests fail", 18), "Find out why the…");
+        assert_eq!(shortened("Find out why the tests fail", 17), "Find out why the…");
+        assert_eq!(shortened("Find out", 8), "Find out");
+        assert_eq!(shortened("a supercalifragilistic word", 12), "a supercali…", "there is no better place");
+        assert_eq!(shortened("日本語のタスク", 7), "日本語…");
     }
 
     #[test]

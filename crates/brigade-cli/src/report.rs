@@ -6,6 +6,7 @@ use brigade_core::{SessionId, Spent, Status};
 use serde::Serialize;
 
 use crate::follow::View;
+use crate::progress;
 use crate::units;
 
 /// What `--output-format json` prints, and the last line of `stream-json`.
@@ -39,6 +40,9 @@ struct Usage {
     /// What external agents say they used up, apart from all else.
     reported_tokens: u64,
     reported_usd: f64,
+    /// Sub-agents that external agents say they started.
+    #[serde(skip_serializing_if = "is_zero")]
+    reported_agents: u64,
     /// Whether a cost is missing because an external agent did not report it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cost_not_reported: bool,
@@ -64,6 +68,17 @@ pub(crate) struct Agent {
     usage: Usage,
     cost_usd: f64,
     duration_ms: u64,
+    /// Files that it changed with edit tools.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<Change>,
+}
+
+/// A file that an agent changed, with the lines of all its edits.
+#[derive(Debug, Serialize)]
+struct Change {
+    path: String,
+    added: u32,
+    removed: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -71,6 +86,10 @@ struct Message {
     session: SessionId,
     role: String,
     text: String,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Usage {
@@ -83,6 +102,7 @@ impl Usage {
             in_doubt_tokens: spent.in_doubt.tokens,
             reported_tokens: spent.reported.tokens,
             reported_usd: units::float_dollars(spent.reported.usd),
+            reported_agents: spent.reported.agents,
             cost_not_reported: spent.cost_unreported > 0,
         }
     }
@@ -104,7 +124,7 @@ impl Report {
         let messages = said.map(|said| Message {
             session: said.session.clone(),
             role: said.role.clone(),
-            text: format!("[{}]: {}", said.role, said.text),
+            text: progress::message(&said.role, &said.text),
         });
         Report {
             kind: "result",
@@ -129,6 +149,12 @@ pub(crate) fn agents(view: &View) -> Vec<Agent> {
 }
 
 fn agent(view: &View, node: &Node) -> Agent {
+    let changes = node.changes.iter();
+    let changes = changes.map(|(path, lines)| Change {
+        path: path.clone(),
+        added: lines.added,
+        removed: lines.removed,
+    });
     let (status, (limit, error)) = match &node.doing {
         Doing::Ended(outcome) => (outcome.status.word(), details(&outcome.status)),
         Doing::Waiting => ("waiting", (None, None)),
@@ -152,6 +178,7 @@ fn agent(view: &View, node: &Node) -> Agent {
         usage: Usage::of(&node.own),
         cost_usd: units::float_dollars(node.own.usd),
         duration_ms: view.tree.working_time([&node.session], None),
+        changes: changes.collect(),
     }
 }
 

@@ -14,6 +14,7 @@ mod project;
 mod providers;
 mod schema;
 mod servers;
+mod shell;
 mod web;
 
 use std::collections::BTreeMap;
@@ -50,10 +51,13 @@ pub(crate) use project::ProjectConfig;
 pub(crate) use providers::{Key, Offer, Providers};
 pub(crate) use schema::schema;
 pub(crate) use servers::Server as McpServer;
+pub(crate) use shell::{Shell, Withheld};
 pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
 pub(crate) const SCRIPT: &str = "script:";
+/// Folders in which other programs keep skills, in a project and in a home.
+pub(crate) const FOREIGN_SKILLS: [&str; 2] = [".claude/skills", ".agents/skills"];
 /// The only agent that there is without definitions.
 pub(crate) const LEAD: &str = "lead";
 
@@ -69,6 +73,8 @@ pub(crate) struct Settings {
     pub(crate) prices: PriceList,
     /// The file that sessions are kept in.
     pub(crate) store: PathBuf,
+    /// Whether the user chose that file.
+    pub(crate) store_origin: StoreOrigin,
     /// The agent that takes the task.
     pub(crate) agent: String,
     /// How agents delegate.
@@ -77,6 +83,8 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     /// How long a command of `shell` may take.
     pub(crate) shell_timeout: Duration,
+    /// Environment of commands.
+    pub(crate) shell: Shell,
     /// What a tree may use up.
     pub(crate) budget: Budget,
     /// Which calls are allowed.
@@ -85,6 +93,8 @@ pub(crate) struct Settings {
     pub(crate) asks: Asks,
     /// Whether questions wait for answers from elsewhere.
     pub(crate) waits_for_answers: bool,
+    /// Command line of a program that is started when a question opens or a run ends.
+    pub(crate) notify: Option<String>,
     /// How the network is read.
     pub(crate) web: Web,
     /// Servers of tools.
@@ -99,7 +109,7 @@ pub(crate) struct Settings {
     pub(crate) skills: Vec<PathBuf>,
     /// The file that agents remember in, where they are to.
     pub(crate) memory: Option<PathBuf>,
-    /// Whether agents follow what the project says.
+    /// Whether agents get the instructions of the project, and the lead its environment.
     pub(crate) instructions: Instructions,
     /// Where agents are looked for, apart from the project.
     pub(crate) agent_folders: AgentFolders,
@@ -111,6 +121,15 @@ pub(crate) struct Settings {
     pub(crate) project: Option<TrustedProject>,
     /// What was read from the environment.
     pub(crate) environment: Environment,
+}
+
+/// Origin of the path of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreOrigin {
+    /// The usual place in the user's data folder.
+    Default,
+    /// `--store`, or `store` in the configuration.
+    Named,
 }
 
 /// Whether agents follow what the project says.
@@ -145,6 +164,7 @@ impl Settings {
         let environment = Environment::read()?;
         let places = Places::of(&environment)?;
         let mut layers = Layers::defaults()?;
+        layers.add_flags(providers::variables(|name| environment.variable(name)))?;
         layers.add_environment(&environment.brigade)?;
         layers.add_set(&global.set)?;
         Settings::resolve(environment, places, layers, global, &Flags::default())
@@ -158,6 +178,7 @@ impl Settings {
     ) -> Result<Settings, Failure> {
         let mut layers = Layers::defaults()?;
         let places = Places::of(&environment)?;
+        layers.add_flags(providers::variables(|name| environment.variable(name)))?;
         layers.add_file(&places.config)?;
         if let Some(project) = &project
             && let Some(config) = ProjectConfig::read(&project.root, &project.files)?
@@ -183,6 +204,7 @@ impl Settings {
             Settings { skills: Vec::new(), memory: None, instructions: Instructions::None, ..resolved };
         if let Ok(configured) = Settings::of_the_person(global) {
             settings.store = configured.store;
+            settings.store_origin = configured.store_origin;
         }
         settings.agent_folders = AgentFolders::default();
         Ok(settings)
@@ -212,16 +234,19 @@ impl Settings {
         let acp = acp::resolve(raw.acp, &layers)?;
         acp::check_names(&faces, &acp)?;
         let skills = raw.skills.paths.iter().map(|path| environment.absolute(Path::new(path)));
-        let skills = skills.chain(Some(places.skills).filter(|folder| folder.is_dir())).collect();
-        let store = match (&global.store, raw.store.as_deref()) {
-            (Some(path), _) => environment.absolute(path),
-            (None, None | Some("sqlite")) => places.sessions,
+        let foreign =
+            environment.home().into_iter().flat_map(|home| FOREIGN_SKILLS.map(|name| home.join(name)));
+        let own = Some(places.skills).into_iter().chain(foreign).filter(|folder| folder.is_dir());
+        let skills = skills.chain(own).collect();
+        let (store, store_origin) = match (&global.store, raw.store.as_deref()) {
+            (Some(path), _) => (environment.absolute(path), StoreOrigin::Named),
+            (None, None | Some("sqlite")) => (places.sessions, StoreOrigin::Default),
             (None, Some(other)) if other.contains("://") => {
                 return Err(Failure::usage(format!(
                     "store = \"{other}\" is not supported; use \"sqlite\" or a path"
                 )));
             }
-            (None, Some(path)) => environment.absolute(Path::new(path)),
+            (None, Some(path)) => (environment.absolute(Path::new(path)), StoreOrigin::Named),
         };
         let providers = Providers::resolve(raw.providers)?;
         let mut limits = raw.limits.resolve()?;
@@ -236,13 +261,16 @@ impl Settings {
             prices: prices::resolve(&raw.prices, &providers, &layers)?,
             providers,
             store,
+            store_origin,
             agent,
             faces,
             limits,
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
+            shell: raw.shell.resolve()?,
             budget: raw.budget.resolve()?,
             asks: raw.permissions.questions.resolve(),
             waits_for_answers: raw.permissions.questions == Questions::Wait,
+            notify: raw.notify.filter(|command| !command.trim().is_empty()),
             permissions: raw.permissions.resolve(),
             web: raw.web.resolve()?,
             servers: servers::resolve(raw.mcp_servers, &layers)?,
@@ -269,6 +297,16 @@ impl Settings {
             flag if flag.starts_with("--") => ModeOrigin::Choice,
             _ => ModeOrigin::Configuration,
         }
+    }
+
+    /// The environment of commands.
+    pub(crate) fn command_environment(&self) -> Vec<(String, String)> {
+        self.shell.variables(&self.environment, |name| self.has_key_in(name))
+    }
+
+    /// Whether a variable has the key of a provider or of the search engine.
+    pub(crate) fn has_key_in(&self, variable: &str) -> bool {
+        self.providers.has_key_in(variable) || self.web.has_key_in(variable)
     }
 
     /// The folders that agents are looked for in.
@@ -346,6 +384,7 @@ struct Raw {
     providers: BTreeMap<String, providers::Raw>,
     prices: BTreeMap<String, prices::Raw>,
     store: Option<String>,
+    notify: Option<String>,
     swarm: SwarmConfig,
     subagent: Option<SubagentConfig>,
     spawn: Option<SpawnConfig>,
@@ -357,6 +396,7 @@ struct Raw {
     skills: RawSkills,
     memory: RawMemory,
     web: web::Raw,
+    shell: shell::Raw,
     #[serde(rename = "mcpServers")]
     mcp_servers: BTreeMap<String, servers::Raw>,
     acp: acp::Raw,
@@ -565,6 +605,7 @@ fn default_table(mode: Mode) -> Result<Table, toml::ser::Error> {
                 ("deny", empty()),
             ]),
         ),
+        ("shell".to_owned(), section(vec![("env", empty()), ("deny_env", empty())])),
         (
             "web".to_owned(),
             section(vec![

@@ -101,12 +101,6 @@ fn is_priced(settings: &Settings, name: &str) -> bool {
     settings.prices.about(name).price.is_some()
 }
 
-/// The same advice where no task was named.
-pub(crate) const HOW_TO_GET_ONE: &str = "\
-In the cloud: export ANTHROPIC_API_KEY=..., or the key of another provider that brigade models lists
-On this machine: install Ollama, then ollama pull qwen3
-Then: brigade init --force; to see a brigade at work without any model: brigade demo";
-
 #[cfg(test)]
 mod tests {
     use brigade::model::PriceList;

@@ -4,6 +4,7 @@
 //! person's name. They count only after `brigade trust`, and only as long as they stay as they were then.
 
 mod files;
+pub(crate) mod instructions;
 mod record;
 
 use std::path::{Path, PathBuf};
@@ -14,12 +15,10 @@ use crate::output;
 use crate::safe;
 use crate::settings::Environment;
 
+#[cfg(test)]
+pub(crate) use files::COVERED;
 pub(crate) use files::{Content, Files, MCP_FILE};
-pub(crate) use record::Record;
-
-/// A folder with one of these, or with `.mcp.json`, is a project. A symbolic link does not count.
-const MARKS: [&str; 6] =
-    [".brigade", ".claude/agents", ".opencode/agent", ".opencode/agents", ".gemini/agents", ".codex/agents"];
+pub(crate) use record::{Accepted, Entry, Record};
 
 /// A project whose files may be used.
 #[derive(Debug)]
@@ -56,7 +55,7 @@ pub(crate) fn project(environment: &Environment, folder: &Path) -> Result<Option
     };
     let place = root.display().to_string();
     let line = format!(
-        "brigade: the settings and agents of {place} are ignored: {reason}. Look and decide: brigade trust {}",
+        "brigade: the settings, agents and skills of {place} are ignored: {reason}. Look and decide: brigade trust {}",
         quoted(&place)
     );
     output::note(&safe::line(&line));
@@ -73,7 +72,8 @@ pub(crate) fn find(environment: &Environment, folder: &Path) -> Option<PathBuf> 
 
 fn is_project(folder: &Path) -> bool {
     let has_servers = folder.join(MCP_FILE).symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-    has_servers || MARKS.iter().any(|mark| is_inside(folder, mark))
+    // A symbolic link does not make a project.
+    has_servers || files::COVERED.iter().any(|mark| is_inside(folder, mark))
 }
 
 /// Whether a folder has a folder of this name that no symbolic link leads to.
@@ -83,6 +83,13 @@ fn is_inside(folder: &Path, name: &str) -> bool {
         place.push(part);
         place.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
     })
+}
+
+/// The folder that trust in the instructions of `folder` is recorded under, if there is no project.
+pub(crate) fn instructions_root(folder: &Path) -> Option<PathBuf> {
+    let folder = folder.canonicalize().ok()?;
+    let has_any = instructions::all(&folder).values().any(Option::is_some);
+    has_any.then(|| instructions::git_root(&folder).unwrap_or(folder))
 }
 
 /// Compares a project with what is on record.

@@ -19,6 +19,9 @@ pub struct Agent {
     pub description: String,
     /// The system prompt.
     pub prompt: String,
+    /// Sentences about its tools that the runtime adds to a built-in prompt.
+    #[serde(skip_serializing_if = "Guidance::is_none")]
+    pub guidance: Guidance,
     /// `provider/model`, or a model of the provider below; inherited where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -76,6 +79,71 @@ pub struct Agent {
 
 fn is_false(value: &bool) -> bool {
     !*value
+}
+
+/// Kind of a built-in prompt. Its sentences about tools are written when the tools of the agent are known; see
+/// [`faces::guidance`](fn@crate::faces::guidance).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Guidance {
+    /// The prompt is complete, as for every prompt that the user wrote.
+    #[default]
+    None,
+    /// The built-in lead.
+    Lead,
+    /// A role of `delegate` without a prompt of its own.
+    Role,
+    /// A helper of `subagent` or `subagent_spawn`.
+    Helper,
+}
+
+impl Guidance {
+    fn is_none(&self) -> bool {
+        *self == Guidance::None
+    }
+}
+
+/// The longest id of an agent.
+const MAX_ID_LENGTH: usize = 64;
+
+/// The id that a name stands for: lower-case letters and digits, with `-` for what is between them. Empty if the name
+/// has neither.
+///
+/// ```
+/// use brigade_core::agent::id_of_name;
+/// assert_eq!(id_of_name("My Agent"), "my-agent");
+/// ```
+pub fn id_of_name(name: &str) -> String {
+    let mut id = String::new();
+    for c in name.chars().flat_map(char::to_lowercase) {
+        match c {
+            'a'..='z' | '0'..='9' => id.push(c),
+            '.' | '_' if !id.is_empty() => id.push(c),
+            // C# and C++ are two languages.
+            '#' if !id.is_empty() => id.push_str("sharp"),
+            '+' if !id.is_empty() => id.push('p'),
+            _ if !id.is_empty() && !id.ends_with('-') => id.push('-'),
+            _ => {}
+        }
+        if id.len() >= MAX_ID_LENGTH {
+            break;
+        }
+    }
+    id.truncate(MAX_ID_LENGTH);
+    id.trim_end_matches(['-', '.', '_']).to_owned()
+}
+
+/// The id that a name stands for, if nothing but letter case, blanks and punctuation has to change.
+///
+/// ```
+/// use brigade_core::agent::normalised_id;
+/// assert_eq!(normalised_id("Pickle"), Some("pickle".to_owned()));
+/// assert_eq!(normalised_id("étude"), None);
+/// ```
+pub fn normalised_id(name: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
+    let id = Some(id_of_name(name)).filter(|id| !id.is_empty());
+    id.filter(|_| name.len() <= MAX_ID_LENGTH && name.chars().all(is_plain))
 }
 
 /// Where an agent runs.

@@ -19,7 +19,8 @@
 //! | `subagent_dispatch` | Task, Agent, runSubagent |
 //!
 //! Some names stand for several of ours: `file_ops` and `read-only` for tools that only read, `web` for both web
-//! tools, `developer` for files and commands.
+//! tools, `developer` for files and commands. In agent files of Copilot, `edit` and `search` stand for more; see
+//! [`copilot_tools`].
 
 use std::borrow::Cow;
 
@@ -139,6 +140,23 @@ pub fn tools(name: &str) -> Vec<&'static str> {
         return ours.to_vec();
     }
     OURS.iter().find(|ours| fold(ours) == folded).map(|ours| vec![*ours]).unwrap_or_default()
+}
+
+/// Our tools that a name stands for in an agent file of Copilot. GitHub's table gives two names a wider meaning than other
+/// programs do: `edit` also creates files, and `search` finds files and text in files.
+///
+/// ```
+/// use brigade_core::alias::copilot_tools;
+/// assert_eq!(copilot_tools("edit"), ["edit_file", "write_file"]);
+/// assert_eq!(copilot_tools("search"), ["grep", "glob"]);
+/// assert_eq!(copilot_tools("read"), ["read_file"]);
+/// ```
+pub fn copilot_tools(name: &str) -> Vec<&'static str> {
+    match fold(name.trim()).as_str() {
+        "edit" => vec!["edit_file", "write_file"],
+        "search" => vec!["grep", "glob"],
+        _ => tools(name),
+    }
 }
 
 /// The name of a tool as it is compared. Tools of MCP servers are lower case, however they are written; all other names

@@ -60,6 +60,9 @@ pub struct Delegation {
     /// The role, label or title, in the caller's spelling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// The label or description as the caller wrote it, if `role` shows it escaped or shortened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<Text>,
     /// What to do.
     pub task: Text,
     /// What to know for it.
@@ -107,9 +110,30 @@ pub struct Delegation {
     /// The configured mode when a round at the top began. Absent if the user chose the mode for this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configured_mode: Option<Mode>,
+    /// Environment that the agent at the top is told of. Later rounds keep it, so that their requests begin alike.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Box<Environment>>,
+}
+
+/// Environment of a session when it began. The folder and the mode are part of the authority.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Environment {
+    /// Operating system and processor.
+    pub system: String,
+    /// Date, such as `2026-11-16 (UTC)`.
+    pub date: String,
+    /// Branch and state of the git repository, if the folder is in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git: Option<String>,
 }
 
 impl Delegation {
+    /// The label or description as the caller wrote it.
+    pub fn written_title(&self) -> &str {
+        self.title.as_ref().map(Text::as_str).or(self.role.as_deref()).unwrap_or_default()
+    }
+
     /// The name that the session is shown by: its role, its agent, or `lead` at the top of a tree.
     pub fn label(&self) -> &str {
         self.role.as_deref().or(self.agent.as_deref()).unwrap_or("lead")
@@ -224,6 +248,8 @@ pub enum Which {
     Agents,
     /// The same calls with the same results, over and over.
     Loop,
+    /// A permission that an external agent needs and was denied.
+    Permission,
 }
 
 impl Which {
@@ -236,6 +262,7 @@ impl Which {
             Which::Time => "time limit",
             Which::Agents => "agent limit",
             Which::Loop => "repeated-call limit",
+            Which::Permission => "permissions",
         }
     }
 }
@@ -249,6 +276,7 @@ impl fmt::Display for Which {
             Which::Time => "time",
             Which::Agents => "agents",
             Which::Loop => "loop",
+            Which::Permission => "permission",
         })
     }
 }

@@ -153,6 +153,9 @@ pub enum Event {
         /// What is lent to the far side, where the tool hands work on to another Brigade.
         #[serde(default, skip_serializing_if = "Amount::is_nothing")]
         lent: Amount,
+        /// The lines that an edit adds and removes, if they were counted. Logs of earlier versions have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lines: Option<ChangedLines>,
     },
     /// A call is answered, and what it was lent is back.
     ToolEnded {
@@ -188,6 +191,10 @@ pub enum Event {
         outcome: Outcome,
         /// What it used up of the loan.
         spent: Spent,
+        /// Time in which requests of any descendant waited in the queue of a provider, in milliseconds, as far as no
+        /// earlier event has it. It does not count against the deadline of a delegated session.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        waited_ms: u64,
     },
     /// A person is asked about a call.
     Asked {
@@ -249,6 +256,28 @@ pub enum Event {
         /// What the round used up, children included.
         spent: Spent,
     },
+}
+
+/// Number of lines that an edit adds to a file and removes from it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedLines {
+    /// Lines that only the new content has.
+    #[serde(default)]
+    pub added: u32,
+    /// Lines that only the old content has.
+    #[serde(default)]
+    pub removed: u32,
+}
+
+impl ChangedLines {
+    /// The sum of two edits.
+    #[must_use]
+    pub fn plus(self, other: ChangedLines) -> ChangedLines {
+        ChangedLines {
+            added: self.added.saturating_add(other.added),
+            removed: self.removed.saturating_add(other.removed),
+        }
+    }
 }
 
 /// Who spoke. Stamped by the runtime, never read from the words.
@@ -337,7 +366,8 @@ pub enum Answer {
 impl Event {
     /// A tool that changes no file and is lent nothing is about to run.
     pub fn tool_started(call: CallId, effect: Effect) -> Event {
-        Event::ToolStarted { call, effect, before: None, after: None, lent: Amount::default() }
+        let lent = Amount::default();
+        Event::ToolStarted { call, effect, before: None, after: None, lent, lines: None }
     }
 
     /// A call that was lent nothing and showed no file is answered.
@@ -388,6 +418,7 @@ impl Event {
         let delegation_texts = |delegation: &mut Delegation, visit: &mut dyn FnMut(&mut Text)| {
             visit(&mut delegation.task);
             let optional = [
+                &mut delegation.title,
                 &mut delegation.context,
                 &mut delegation.report,
                 &mut delegation.system_prompt,

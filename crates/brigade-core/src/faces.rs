@@ -3,6 +3,7 @@
 
 pub mod delegate;
 pub mod dispatch;
+mod guidance;
 pub mod spawn;
 pub mod subagent;
 
@@ -19,6 +20,7 @@ use crate::grant::{Authority, Budget, Wish};
 use crate::message::{ToolOutput, ToolSpec};
 use crate::text::{Text, cut};
 use delegate::SwarmConfig;
+pub use guidance::guidance;
 use spawn::SpawnConfig;
 use subagent::SubagentConfig;
 
@@ -119,6 +121,17 @@ fn face_of(name: &str) -> Result<Face, String> {
             inert(name, 32)
         )
     })
+}
+
+/// The face that a delegation tool belongs to.
+fn face_of_tool(tool: &str) -> Option<Face> {
+    match tool {
+        delegate::NAME => Some(Face::Delegate),
+        subagent::NAME | subagent::PARALLEL => Some(Face::Subagent),
+        dispatch::NAME => Some(Face::Dispatch),
+        spawn::NAME | spawn::DELEGATE => Some(Face::Spawn),
+        _ => None,
+    }
 }
 
 /// Who delegates.
@@ -242,7 +255,7 @@ impl Faces {
             specs.extend(dispatch::spec(&caller.others()));
         }
         if self.has(Face::Spawn) && self.may_start(Face::Spawn, caller) {
-            specs.extend(has(spawn::NAME).then(spawn::spec));
+            specs.extend(has(spawn::NAME).then(|| spawn::spec(&self.spawn())));
             specs.extend(has(spawn::DELEGATE).then(spawn::delegate_spec));
         }
         for spec in &mut specs {
@@ -251,6 +264,13 @@ impl Faces {
             }
         }
         specs
+    }
+
+    /// The tools among `offered` that start an agent if this caller calls them: all that delegate, without those that
+    /// refuse at their depth limit.
+    pub fn usable<'a>(&self, caller: &Caller<'_>, offered: &'a [ToolSpec]) -> Vec<&'a str> {
+        let starts = |name: &&str| face_of_tool(name).is_some_and(|face| self.may_start(face, caller));
+        offered.iter().map(|spec| spec.name.as_str()).filter(starts).collect()
     }
 
     fn add_extras(&self, schema: &mut Value) {
@@ -497,6 +517,45 @@ fn provider(agent: &Agent) -> Option<&str> {
 
 fn not_available(tool: &str) -> String {
     format!("'{tool}' is not available here (recursion limit or configuration)")
+}
+
+/// The longest title that is shown whole, in characters.
+const TITLE_LENGTH: usize = 64;
+
+/// A label or description that a model wrote.
+struct Title {
+    /// The title on one line: control characters and brackets escaped, shortened with `…`.
+    shown: String,
+    /// The title as it was written, if it is shown differently.
+    written: Option<Text>,
+}
+
+impl Title {
+    /// The title that a text stands for; none if it is blank.
+    fn of(text: &str) -> Option<Title> {
+        let text = text.trim();
+        let mut shown: Vec<char> = Vec::new();
+        // The last place at which the title can be cut to make room for the mark.
+        let mut end = 0;
+        for c in text.chars() {
+            match c {
+                '[' | ']' => shown.extend(['\\', c]),
+                _ if delegate::is_plain(c) => shown.push(c),
+                _ => shown.extend(c.escape_default()),
+            }
+            if shown.len() > TITLE_LENGTH {
+                shown.truncate(end);
+                shown.push('…');
+                break;
+            }
+            if shown.len() < TITLE_LENGTH {
+                end = shown.len();
+            }
+        }
+        let shown: String = shown.into_iter().collect();
+        let written = (shown != text).then(|| Text::from(text));
+        (!text.is_empty()).then_some(Title { shown, written })
+    }
 }
 
 /// A title that a model wrote, as it can be shown: one line, without what could pass for a prefix of ours.

@@ -38,6 +38,8 @@ pub enum Stop {
     Length,
     /// It refused.
     Refusal,
+    /// An external agent ended after it was denied a permission that it needs.
+    Denied,
 }
 
 /// A tool call as the model wrote it.

@@ -28,37 +28,59 @@ pub enum Extent {
     Part,
     /// All of it.
     Whole,
+    /// The same part as of the content before this edit. The fold of a log replaces it with `Part` or `Whole`.
+    Inherited,
 }
 
 /// The files that an agent has seen, in the order in which it last saw them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SeenFiles {
-    list: Vec<(u32, SeenFile)>,
+    list: Vec<Entry>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    seen: SeenFile,
+    /// The last turn that showed or changed the file.
+    turn: u32,
+    /// The turn that showed all of it. An edit since then does not show the rest again.
+    whole_turn: Option<u32>,
 }
 
 impl SeenFiles {
     /// Remembers what a call of this turn showed. Its cost is bounded by [`MAX_SEEN_FILES`].
     pub(crate) fn add(&mut self, turn: u32, seen: &SeenFile) {
-        let known = self.list.iter().position(|(_, known)| known.path == seen.path);
+        let known = self.list.iter().position(|known| known.seen.path == seen.path);
         let known = known.map(|at| self.list.remove(at));
-        let entry = match known {
+        let whole_turn = match seen.extent {
+            Extent::Whole => Some(turn),
             // A look at a part of what was seen in full takes nothing away.
-            Some((turn, known)) if known.hash == seen.hash && known.extent > seen.extent => (turn, known),
-            Some(_) | None => (turn, seen.clone()),
+            Extent::Part => {
+                known.filter(|known| known.seen.hash == seen.hash).and_then(|known| known.whole_turn)
+            }
+            Extent::Inherited => known.and_then(|known| known.whole_turn),
         };
         if self.list.len() == MAX_SEEN_FILES {
             self.list.remove(0);
         }
-        self.list.push(entry);
+        let extent = if whole_turn.is_some() { Extent::Whole } else { Extent::Part };
+        self.list.push(Entry { seen: SeenFile { extent, ..seen.clone() }, turn, whole_turn });
     }
 
     /// The content of a file as it was last seen.
     pub(crate) fn get(&self, path: &str) -> Option<&SeenFile> {
-        self.list.iter().map(|(_, seen)| seen).find(|seen| seen.path == path)
+        self.list.iter().map(|known| &known.seen).find(|seen| seen.path == path)
     }
 
-    /// Forgets what earlier turns showed: the conversation does not contain them any more.
+    /// Forgets what earlier turns showed: the conversation does not contain them any more. If only an edit of a file is
+    /// left, a part of the file is known.
     pub(crate) fn forget_before(&mut self, keep_from: u32) {
-        self.list.retain(|(turn, _)| *turn >= keep_from);
+        self.list.retain(|known| known.turn >= keep_from);
+        for known in &mut self.list {
+            if known.whole_turn.is_some_and(|turn| turn < keep_from) {
+                known.whole_turn = None;
+                known.seen.extent = Extent::Part;
+            }
+        }
     }
 }

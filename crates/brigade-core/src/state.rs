@@ -285,7 +285,7 @@ impl State {
                     self.transcript.broke_off(text);
                 }
             }
-            Event::ToolStarted { call, effect, before, after, lent } => {
+            Event::ToolStarted { call, effect, before, after, lent, .. } => {
                 let intent = Intent { effect: *effect, before: *before, after: *after, lent: *lent };
                 self.tool_started(*call, intent);
             }
@@ -303,7 +303,8 @@ impl State {
                 };
                 self.delegated(*call, child, round);
             }
-            Event::Returned { child, outcome, spent } => {
+            Event::Returned { child, outcome, spent, waited_ms } => {
+                self.waited_ms = self.waited_ms.saturating_add(*waited_ms);
                 self.longest_result = self.longest_result.max(outcome.text.len());
                 self.returned(child, *spent);
             }
@@ -388,7 +389,10 @@ impl State {
             Report::Asked => Verdict::Call(Purpose::Summary),
             Report::Given if !words_wait => Verdict::End(Status::Done),
             Report::Owed if self.is_answered() => Verdict::Call(Purpose::Summary),
-            Report::NotOwed if self.is_answered() => Verdict::End(Status::Done),
+            Report::NotOwed if self.is_answered() => Verdict::End(match self.is_denied() {
+                true => Status::Incomplete { limit: Which::Permission },
+                false => Status::Done,
+            }),
             Report::NotOwed | Report::Owed | Report::Given => Verdict::Call(Purpose::Turn),
         }
     }
@@ -662,6 +666,11 @@ impl State {
     /// Whether the last word is the agent's own. A single generation has no second, whatever it wants called.
     fn is_answered(&self) -> bool {
         self.transcript.is_answered() || (self.is_single() && self.transcript.has_replied())
+    }
+
+    /// Whether the agent ended because a permission was denied.
+    fn is_denied(&self) -> bool {
+        self.transcript.last_stop() == Some(Stop::Denied)
     }
 
     fn is_single(&self) -> bool {

@@ -7,7 +7,7 @@ mod spans;
 use std::collections::BTreeMap;
 
 use crate::delegation::{Face, Outcome};
-use crate::event::{Event, Record};
+use crate::event::{ChangedLines, Event, Record};
 use crate::faces::subagent;
 use crate::id::{CallId, Hash, SessionId};
 use crate::money::{Amount, Spent};
@@ -52,6 +52,8 @@ pub struct Node {
     pub number: Option<u32>,
     /// The role, or the agent's id.
     pub label: String,
+    /// The label as the caller wrote it, if it is shown differently.
+    title: Option<String>,
     /// What was asked.
     pub task: String,
     /// What it does now.
@@ -74,7 +76,11 @@ pub struct Node {
     pub changed_at: u64,
     /// The sessions that it delegated to, in order.
     pub children: Vec<SessionId>,
+    /// Files that it changed with edit tools, and the lines of all edits of each. Changes by commands are unknown.
+    pub changes: BTreeMap<String, ChangedLines>,
     calls: BTreeMap<CallId, String>,
+    /// Edits that have begun and not ended.
+    edits: BTreeMap<CallId, ChangedLines>,
     report_bytes: Option<usize>,
     /// What stays set aside after its last call.
     held: Amount,
@@ -93,7 +99,7 @@ impl Node {
         let Doing::Ended(outcome) = &self.doing else { return None };
         let usage = self.own.usage;
         let receipt = subagent::Receipt {
-            label: &self.label,
+            label: self.title.as_deref().unwrap_or(&self.label),
             depth: self.depth,
             turns: self.turns,
             max_turns: self.max_turns,
@@ -224,6 +230,7 @@ impl Tree {
                 node.max_turns = grant.turns;
                 node.report_bytes = delegation.report_bytes;
                 node.label = delegation.label().to_owned();
+                node.title = delegation.title.as_ref().map(ToString::to_string);
                 if !delegation.task.is_empty() {
                     node.task = delegation.task.to_string();
                 }
@@ -275,6 +282,7 @@ impl Tree {
             number: None,
             max_turns: 0,
             label: String::new(),
+            title: None,
             task: String::new(),
             doing: Doing::Waiting,
             turns: 0,
@@ -285,7 +293,9 @@ impl Tree {
             started_at: at,
             changed_at: at,
             children: Vec::new(),
+            changes: BTreeMap::new(),
             calls: BTreeMap::new(),
+            edits: BTreeMap::new(),
             report_bytes: None,
             held: Amount::default(),
         })
@@ -320,12 +330,19 @@ impl Node {
                 }
             }
             Event::CallFailed { spent, .. } => self.spend(spent),
-            Event::ToolStarted { call, .. } => {
+            Event::ToolStarted { call, lines, .. } => {
                 self.doing = Doing::Tool(self.calls.get(call).cloned().unwrap_or_default());
+                if let Some(lines) = lines {
+                    self.edits.insert(*call, *lines);
+                }
             }
-            Event::ToolEnded { call, output, spent, .. } => {
+            Event::ToolEnded { call, output, spent, seen } => {
                 self.own = self.own.plus(*spent);
                 self.calls.remove(call);
+                if let (Some(lines), Some(seen), false) = (self.edits.remove(call), seen, output.is_error()) {
+                    let known = self.changes.entry(seen.path.clone()).or_default();
+                    *known = known.plus(lines);
+                }
                 self.tool_calls += 1;
                 self.tool_errors += u64::from(output.is_error());
             }

@@ -61,6 +61,7 @@ fn more(limit: Which, lent: Lent) -> String {
         Which::Time => "--timeout TIME",
         Which::Agents => "--max-agents N",
         Which::Loop => "--set limits.loop_limit=N",
+        Which::Permission => "--mode MODE",
     };
     match lent {
         Lent::Here => format!("start brigade mcp with a higher one: {flag}"),
@@ -129,12 +130,16 @@ pub(crate) fn status(found: &Found) -> CallToolResult {
     result
 }
 
-/// One word for what has become of a tree, and what can be done about it.
+/// State of the session that was asked about, and what can be done about it.
 fn state(found: &Found) -> (&'static str, String) {
-    match (found.life, found.end()) {
-        (Life::Running, _) => ("running", String::new()),
-        (Life::Interrupted, _) => ("interrupted", format!("; {}", resume(&found.root))),
-        (Life::Over, end) => (end.map_or("over", |outcome| outcome.status.word()), String::new()),
+    let ended = found.outcome().filter(|_| found.is_over(&found.session));
+    match (ended.map(|outcome| &outcome.status), found.life) {
+        // The session at the top only forwards a call, so it is done whatever the call gave.
+        (Some(Status::Done), _) if found.call_failed() => ("failed", String::new()),
+        (Some(status), _) => (status.word(), String::new()),
+        (None, Life::Running) => ("running", String::new()),
+        (None, Life::Interrupted) => ("interrupted", format!("; {}", resume(&found.root))),
+        (None, Life::Over) => ("over", String::new()),
     }
 }
 

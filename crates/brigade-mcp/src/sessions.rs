@@ -129,6 +129,11 @@ impl Found {
         })
     }
 
+    /// Whether this is the session at the top and its call gave an error.
+    pub(crate) fn call_failed(&self) -> bool {
+        self.session == self.root && self.output().is_some_and(ToolOutput::is_error)
+    }
+
     /// How the session ended, where it has.
     pub(crate) fn outcome(&self) -> Option<&Outcome> {
         self.of(&self.session).rev().find_map(|event| match event {

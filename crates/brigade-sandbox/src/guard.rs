@@ -110,9 +110,10 @@ fn execute(job: &JobMessage) -> (Report, Vec<u8>) {
     match start(job) {
         Ok((main, pipe)) => {
             let (end, output) = Watch::new(main, pipe, job, started).run();
+            let recent = output.pieces(Instant::now());
             let (output, dropped_bytes) = output.finish();
             let duration = started.elapsed();
-            (Report::Finished { end, dropped_bytes, duration, output_bytes: output.len() }, output)
+            (Report::Finished { end, dropped_bytes, duration, output_bytes: output.len(), recent }, output)
         }
         Err(error) => (Report::CannotRun { reason: error.to_string() }, Vec::new()),
     }
@@ -274,7 +275,7 @@ impl Watch {
     fn read_output(&mut self) -> bool {
         let Some(pipe) = &mut self.pipe else { return false };
         match pipe.read(&mut self.buffer) {
-            Ok(count) if count > 0 => self.output.push(&self.buffer[..count]),
+            Ok(count) if count > 0 => self.output.push(&self.buffer[..count], Instant::now()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             // The command closed its output. It may go on without, but an ended pipe would always be ready.

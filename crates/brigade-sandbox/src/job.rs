@@ -83,6 +83,28 @@ pub struct Finished {
     pub dropped_bytes: u64,
     /// From the start of the command until its last descendant was gone.
     pub duration: Duration,
+    /// When the end of the output was written, the oldest piece first. Output of more than 10 seconds before the end is
+    /// in none of them.
+    pub recent: Vec<Piece>,
+}
+
+/// Output that was written at about the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Time from then until the end of the command.
+    pub age: Duration,
+    /// Its length.
+    pub bytes: usize,
+}
+
+impl Finished {
+    /// Output that was written within this time before the end of the command, and at most 10 seconds before it.
+    pub fn output_within(&self, time: Duration) -> &[u8] {
+        let pieces = self.recent.iter().filter(|piece| piece.age <= time);
+        let bytes = pieces.fold(0, |sum: usize, piece| sum.saturating_add(piece.bytes));
+        let start = self.output.len().saturating_sub(bytes);
+        self.output.get(start..).unwrap_or_default()
+    }
 }
 
 /// How a command ended.

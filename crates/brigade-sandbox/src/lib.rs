@@ -39,7 +39,7 @@ mod stale;
 pub use abilities::{Abilities, Cgroups, Namespaces};
 pub use error::GuardError;
 pub use guard::guard_main;
-pub use job::{End, Finished, GuardCommand, Job, ResourceLimits};
+pub use job::{End, Finished, GuardCommand, Job, Piece, ResourceLimits};
 pub use lineage::runs_under;
 pub use os::stop_at_terminal;
 pub use runner::{run, serve};

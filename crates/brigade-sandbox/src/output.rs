@@ -1,6 +1,14 @@
 //! Output that is bounded while it comes.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::job::Piece;
+
+/// Age up to which it is known when output was written.
+pub(crate) const RECENT_TIME: Duration = Duration::from_secs(10);
+/// Output that comes within this time is one piece.
+const PIECE_TIME: Duration = Duration::from_millis(50);
 
 /// Keeps the first and the last bytes of a stream of any length and counts the rest.
 #[derive(Debug)]
@@ -10,6 +18,8 @@ pub(crate) struct BoundedOutput {
     head_limit: usize,
     tail_limit: usize,
     dropped: u64,
+    /// When the latest output came, and how many bytes: at most one entry for each [`PIECE_TIME`].
+    recent: VecDeque<(Instant, usize)>,
 }
 
 impl BoundedOutput {
@@ -21,10 +31,12 @@ impl BoundedOutput {
             head_limit,
             tail_limit: limit - head_limit,
             dropped: 0,
+            recent: VecDeque::new(),
         }
     }
 
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8], now: Instant) {
+        self.note(bytes.len(), now);
         let (first, rest) = bytes.split_at(bytes.len().min(self.head_limit - self.head.len()));
         self.head.extend_from_slice(first);
         let (skipped, kept) = rest.split_at(rest.len().saturating_sub(self.tail_limit));
@@ -32,6 +44,26 @@ impl BoundedOutput {
         self.tail.drain(..overflow);
         self.tail.extend(kept);
         self.dropped += (skipped.len() + overflow) as u64;
+    }
+
+    fn note(&mut self, bytes: usize, now: Instant) {
+        let is_old = |at: Instant| now.saturating_duration_since(at) > RECENT_TIME;
+        while self.recent.front().is_some_and(|(at, _)| is_old(*at)) {
+            self.recent.pop_front();
+        }
+        match self.recent.back_mut() {
+            Some((at, piece)) if now.saturating_duration_since(*at) < PIECE_TIME => {
+                *piece = piece.saturating_add(bytes);
+            }
+            _ => self.recent.push_back((now, bytes)),
+        }
+    }
+
+    /// When the end of the output was written, seen from `end`. The oldest piece comes first.
+    pub(crate) fn pieces(&self, end: Instant) -> Vec<Piece> {
+        let piece =
+            |(at, bytes): &(Instant, usize)| Piece { age: end.saturating_duration_since(*at), bytes: *bytes };
+        self.recent.iter().map(piece).filter(|piece| piece.age <= RECENT_TIME).collect()
     }
 
     /// The kept bytes, and how many were dropped between their halves.
@@ -45,7 +77,9 @@ impl BoundedOutput {
 
 #[cfg(test)]
 mod tests {
-    use super::BoundedOutput;
+    use std::time::{Duration, Instant};
+
+    use super::{BoundedOutput, RECENT_TIME};
 
     /// The reference keeps everything and cuts at the end.
     fn expected(all: &[u8], limit: usize) -> (Vec<u8>, u64) {
@@ -63,9 +97,26 @@ mod tests {
         for limit in [0, 1, 2, 7, 100, 255, 256, 300] {
             for chunk in [1, 3, 50, 99, 256] {
                 let mut output = BoundedOutput::new(limit);
-                all.chunks(chunk).for_each(|bytes| output.push(bytes));
+                all.chunks(chunk).for_each(|bytes| output.push(bytes, Instant::now()));
                 assert_eq!(output.finish(), expected(&all, limit), "limit {limit}, chunk {chunk}");
             }
         }
+    }
+
+    #[test]
+    fn recent_output_is_known_by_its_age() {
+        let begun = Instant::now();
+        let after = |millis: u64| begun + Duration::from_millis(millis);
+        let mut output = BoundedOutput::new(1000);
+        for (millis, bytes) in [(0, "old"), (5_000, "later"), (5_010, "!"), (11_000, "last")] {
+            output.push(bytes.as_bytes(), after(millis));
+        }
+        let pieces: Vec<(u128, usize)> =
+            output.pieces(after(12_000)).iter().map(|piece| (piece.age.as_millis(), piece.bytes)).collect();
+        assert_eq!(pieces, [(7_000, 6), (1_000, 4)]);
+        for millis in 12_000..60_000 {
+            output.push(b"x", after(millis));
+        }
+        assert!(output.recent.len() <= RECENT_TIME.as_millis() as usize / 50 + 1, "{}", output.recent.len());
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{End, Job, ResourceLimits};
+use crate::{End, Job, Piece, ResourceLimits};
 
 /// What the standard streams of a command are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +68,14 @@ impl JobMessage {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// The command ran and all its processes are gone; `output_bytes` bytes of output follow.
-    Finished { end: End, dropped_bytes: u64, duration: Duration, output_bytes: usize },
+    Finished {
+        end: End,
+        dropped_bytes: u64,
+        duration: Duration,
+        output_bytes: usize,
+        #[serde(default)]
+        recent: Vec<Piece>,
+    },
     /// The working directory cannot be used.
     Directory { reason: String },
     /// The command could not be started.

@@ -186,8 +186,8 @@ impl Call {
         self.reap().await?;
         let mark = self.mark;
         match report {
-            Report::Finished { end, dropped_bytes, duration, .. } => {
-                Ok(Finished { end, output, dropped_bytes, duration })
+            Report::Finished { end, dropped_bytes, duration, recent, .. } => {
+                Ok(Finished { end, output, dropped_bytes, duration, recent })
             }
             Report::Directory { reason } => {
                 Err(GuardError::Directory { mark, directory: self.directory, reason })
@@ -205,6 +205,7 @@ impl Call {
                 output: Vec::new(),
                 dropped_bytes: 0,
                 duration: Duration::ZERO,
+                recent: Vec::new(),
             });
         }
         Err(GuardError::Died { mark: self.mark, status })

@@ -29,6 +29,7 @@ use brigade_core::Agent;
 
 pub use crate::secret::Secret;
 pub use format::Format;
+use id::id_of_folder;
 pub use id::is_id;
 pub use problem::{Class, Note, Problem, ProblemKind};
 
@@ -79,14 +80,15 @@ pub struct Found {
 }
 
 impl Found {
-    /// The definition of an id, or why there is none.
+    /// The definition of an id, or why there is none. The name of an agent's own folder stands for its id.
     pub fn definition(mut self, id: &str) -> Result<Definition, LoadError> {
-        if let Some(at) = self.definitions.iter().position(|definition| definition.agent.id == id) {
+        let known = id_of_folder(id).unwrap_or_default();
+        if let Some(at) = self.definitions.iter().position(|definition| definition.agent.id == known) {
             return Ok(self.definitions.swap_remove(at));
         }
-        let quoted = format!("`{id}`");
+        let quoted = format!("`{known}`");
         let concerns = |problem: &Problem| match problem.kind {
-            ProblemKind::Refused => id::of_file(&problem.file).is_some_and(|other| other == id),
+            ProblemKind::Refused => id::of_file(&problem.file).is_some_and(|other| other == known),
             ProblemKind::Duplicate => problem.cause.contains(&quoted),
             ProblemKind::Shadowed => false,
         };
@@ -143,6 +145,12 @@ impl Catalogue {
         (catalogue, found.problems)
     }
 
+    /// The id that a name stands for: the id itself, or the name of a folder such as `My Agent`.
+    pub fn id_of(&self, name: &str) -> Option<&str> {
+        let known = |id: &str| self.agents.iter().map(|agent| agent.id.as_str()).find(|known| *known == id);
+        known(&id_of_folder(name)?)
+    }
+
     /// All definitions, by id, as they were found.
     pub fn list(&self) -> &[Agent] {
         &self.agents
@@ -174,18 +182,23 @@ impl Catalogue {
     }
 }
 
-/// The definition of an id beneath a folder.
+/// The definition of an id beneath a folder. The name of an agent's own folder stands for its id.
 pub fn load(folder: &Path, id: &str) -> Result<Definition, LoadError> {
-    if !is_id(id) {
-        return Err(LoadError::NotFound(id.to_owned()));
-    }
     for own in ["AGENT.md", "AGENTS.md"] {
         let file = folder.join(id).join(own);
-        if file.symlink_metadata().is_ok() {
+        if is_id(id) && file.symlink_metadata().is_ok() && !has_other_folder(folder, id) {
             return of_id(read::read(&file), id);
         }
     }
     discover(folder).definition(id)
+}
+
+/// Whether a folder of another spelling stands for the same id.
+fn has_other_folder(folder: &Path, id: &str) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_other = |name: &str| name != id && id_of_folder(name).is_some_and(|other| other == id);
+    names.any(|name| is_other(&name) && folder.join(name).is_dir())
 }
 
 /// All definitions beneath a folder. One that is invalid is skipped and told; a folder that does not exist has none.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use brigade_core::{Amount, Budget, Limit, SessionId, Spent, Usage};
+use futures::future::BoxFuture;
 
 use crate::model::Model;
 use crate::tool::AnyTool;
@@ -30,6 +31,10 @@ pub trait External: Send + Sync + 'static {
 
     /// The tool of this name as external agents use it, where that is another one than that of our own agents.
     fn tool(&self, name: &str) -> Option<&ExternalTool>;
+
+    /// Tells the agent of a session to stop and waits a short time for its account of what it used since the last one.
+    /// None if there is no such agent.
+    fn stopped<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Option<Reported>>;
 
     /// Gives up what is kept for a session.
     fn end(&self, session: &SessionId);

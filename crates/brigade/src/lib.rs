@@ -23,6 +23,7 @@
 
 pub mod agents;
 mod clock;
+mod environment;
 pub mod external;
 mod jitter;
 pub mod lifecycle;
@@ -31,6 +32,7 @@ mod maps;
 pub mod mcp;
 pub mod model;
 mod runtime;
+mod schema;
 mod secret;
 mod session;
 mod settings;
@@ -40,17 +42,20 @@ pub mod store;
 mod task;
 pub mod tool;
 mod tree;
+mod undo;
 mod writes;
 
 pub use agents::Catalogue;
 pub use brigade_core as core;
 pub use external::External;
-pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult};
+pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};
 pub use live::{Live, Watch};
 pub use model::{Model, Models};
 pub use runtime::{Detached, Ending, More, Prepared, Run, RunError, Runtime, Task};
+pub use schema::{ResultSchema, SchemaError};
 pub use secret::Secret;
 pub use settings::{Asks, DEFAULT_BUDGET, Limits, ModeOrigin, Settings};
 pub use skills::Skills;
 pub use store::{Store, StoreError};
 pub use tool::{Tool, ToolContext, Toolbox, Workspace};
+pub use undo::{UndoResult, UndoneFile, undo};

@@ -4,8 +4,11 @@
 use std::collections::{HashMap, HashSet};
 
 use brigade_core::delegation::Status;
+use brigade_core::message::OutputStatus;
 use brigade_core::view::key;
-use brigade_core::{CallId, Event, Face, Record, SessionId, ToolCall, ToolOutput};
+use brigade_core::{CallId, Event, Face, Record, SessionId, ToolCall, ToolOutput, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::live::Live;
 
@@ -16,8 +19,35 @@ pub struct SubagentInfo {
     pub id: String,
     /// Its role or title.
     pub description: String,
-    /// How it was called: the name of the face, or `delegate` for a single generation.
+    /// How it was called: `role`, `subagent`, `dispatch` or `spawn`, or `delegate` for a single generation.
     pub mode: String,
+}
+
+/// A tool call of a sub-agent.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SubagentToolCall {
+    /// The id of the call, unique in the sub-agent's session. Its result has the same.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as JSON; a string with what the model wrote if that is not a JSON object.
+    pub arguments: Value,
+    /// The provider's own id of the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+}
+
+/// The result of a tool call of a sub-agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SubagentToolResult {
+    /// The id of the call.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The text that the sub-agent's model reads.
+    pub text: String,
+    /// Whether the call worked.
+    pub status: OutputStatus,
 }
 
 /// What a sub-agent brought.
@@ -47,15 +77,15 @@ pub enum Lifecycle {
     ToolCallStart {
         /// The sub-agent.
         id: String,
-        /// The call, as its model wrote it.
-        call: ToolCall,
+        /// The call.
+        call: SubagentToolCall,
     },
     /// The tool answered.
     ToolCallEnd {
         /// The sub-agent.
         id: String,
         /// What it answered.
-        result: ToolOutput,
+        result: SubagentToolResult,
     },
     /// It is done, or did what its limits allowed.
     Complete {
@@ -123,7 +153,7 @@ impl Observer {
                 started: HashSet::new(),
             };
             self.subagents.insert(record.session.clone(), subagent);
-            let mode = if delegation.single { "delegate" } else { delegation.face.name() };
+            let mode = mode(delegation.face, delegation.single);
             return vec![Lifecycle::Start(SubagentInfo { id, description, mode: mode.to_owned() })];
         }
         if let Event::Ended { outcome, .. } = &record.event {
@@ -161,7 +191,8 @@ impl Subagent {
             }
             Event::ToolEnded { call, output, .. } => {
                 let mut events: Vec<Lifecycle> = self.start(*call).into_iter().collect();
-                events.push(Lifecycle::ToolCallEnd { id: self.id.clone(), result: output.clone() });
+                events
+                    .push(Lifecycle::ToolCallEnd { id: self.id.clone(), result: self.result(*call, output) });
                 events
             }
             _ => Vec::new(),
@@ -170,8 +201,26 @@ impl Subagent {
 
     /// A call starts once, even where it is refused before it runs or run again after a crash.
     fn start(&mut self, call: CallId) -> Option<Lifecycle> {
-        let written = self.calls.get(&call)?.clone();
-        self.started.insert(call).then(|| Lifecycle::ToolCallStart { id: self.id.clone(), call: written })
+        let written = self.calls.get(&call)?;
+        if !self.started.insert(call) {
+            return None;
+        }
+        let call = SubagentToolCall {
+            id: call.to_string(),
+            name: written.name.clone(),
+            arguments: arguments(written.arguments.as_str()),
+            provider_id: written.provider_id.clone(),
+        };
+        Some(Lifecycle::ToolCallStart { id: self.id.clone(), call })
+    }
+
+    fn result(&self, call: CallId, output: &ToolOutput) -> SubagentToolResult {
+        SubagentToolResult {
+            id: call.to_string(),
+            name: self.calls.get(&call).map(|written| written.name.clone()).unwrap_or_default(),
+            text: output.text.to_string(),
+            status: output.status,
+        }
     }
 
     fn end(self, status: &Status, text: String, at: u64) -> Lifecycle {
@@ -188,6 +237,23 @@ impl Subagent {
     }
 }
 
+/// The mode that a sub-agent is announced with. Face A is `role`, because `delegate` is the single generation of face D.
+fn mode(face: Face, single: bool) -> &'static str {
+    match face {
+        Face::Delegate => "role",
+        Face::Spawn if single => "delegate",
+        Face::Run | Face::Subagent | Face::Dispatch | Face::Spawn => face.name(),
+    }
+}
+
+/// The arguments of a call as a JSON object, or what the model wrote if it is not one.
+fn arguments(written: &str) -> Value {
+    match json::parse(written) {
+        Ok(arguments @ Value::Object(_)) => arguments,
+        Ok(_) | Err(_) => Value::String(written.to_owned()),
+    }
+}
+
 /// Is called with the id of a sub-agent and what it did.
 pub type Callback<T> = Box<dyn FnMut(&str, &T) + Send>;
 
@@ -200,8 +266,8 @@ pub type OnStart = Box<dyn FnMut(&SubagentInfo) + Send>;
 pub struct SubagentCallbacks {
     pub on_start: Option<OnStart>,
     pub on_stream_delta: Option<Callback<str>>,
-    pub on_tool_call_start: Option<Callback<ToolCall>>,
-    pub on_tool_call_end: Option<Callback<ToolOutput>>,
+    pub on_tool_call_start: Option<Callback<SubagentToolCall>>,
+    pub on_tool_call_end: Option<Callback<SubagentToolResult>>,
     pub on_complete: Option<Callback<SubagentResult>>,
     pub on_error: Option<Callback<str>>,
 }
@@ -240,6 +306,21 @@ impl SubagentCallbacks {
                     call(id, error);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_an_object_or_what_the_model_wrote() {
+        assert_eq!(arguments(r#"{"text":"x"}"#), json!({ "text": "x" }));
+        for other in ["", r#"{"text":"#, "[1]", "null", r#"{"a":1,"a":2}"#] {
+            assert_eq!(arguments(other), json!(other));
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::external::Reported;
 use crate::secret::Secret;
 
 pub use gate::Pace;
-pub use http::{Endpoint, EndpointError, Place, Times};
+pub use http::{Endpoint, EndpointError, Place, Proxies, Times};
 pub use list::{Api, ListError, Listed, list, list_all};
 pub use prices::{Auth, Figures, PriceList};
 

@@ -21,6 +21,7 @@ use brigade_core::{
 use tokio::task::JoinHandle;
 
 use crate::clock;
+use crate::environment;
 use crate::live::Watch;
 use crate::model::{About, Models, relay};
 use crate::session::{Driver, Fatal, RoundEnd};
@@ -58,6 +59,15 @@ pub struct Prepared {
 enum Work {
     Drive(Box<Driver>),
     AlreadyOver(Box<Result<Ending, RunError>>),
+}
+
+/// The purpose of continuing a tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// Words of the user, or work that is left.
+    Continue,
+    /// The user asked for a shorter conversation.
+    Compact,
 }
 
 impl Prepared {
@@ -195,6 +205,8 @@ impl Runtime {
             task: task.text.into(),
             hop: more.hop.clone().map(Box::new),
             configured_mode: self.configured_mode(),
+            environment: settings.environment.clone().filter(|_| environment::is_told(&agent)).map(Box::new),
+            schema: task.schema.map(|schema| schema.as_str().into()),
             ..Delegation::default()
         };
         let depth = depth_at_top(&delegation);
@@ -205,6 +217,7 @@ impl Runtime {
         let lease = self.core.store.lease(&session, &self.holder, clock::now()).await?;
         let tree =
             Arc::new(Tree::new(self.core.clone(), self.holder.clone(), lease, lineage(&delegation), &more));
+        tree.set_environment(&delegation, depth);
         let kit = tree.kit(agent, authority, depth).map_err(RunError::Setup)?;
         let round = self.root_round(delegation, &kit, &more);
         kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
@@ -227,8 +240,29 @@ impl Runtime {
 
     /// Makes a tree ready to go on, so that it can be watched from there.
     pub async fn prepare_resume(&self, session: &SessionId, more: More) -> Result<Prepared, RunError> {
+        self.prepare_again(session, more, Reason::Continue).await
+    }
+
+    /// Makes a round ready in which the model summarises the conversation of a session, so that later requests are
+    /// shorter. Its last turn stays as it is. Refused while a round is open.
+    pub async fn prepare_compact(&self, session: &SessionId, more: More) -> Result<Prepared, RunError> {
+        self.prepare_again(session, more, Reason::Compact).await
+    }
+
+    async fn prepare_again(
+        &self,
+        session: &SessionId,
+        more: More,
+        reason: Reason,
+    ) -> Result<Prepared, RunError> {
         let now = clock::now();
         let known = self.core.memory.take(&*self.core.store, session).await?;
+        if reason == Reason::Compact
+            && let Err(error) = can_compact(&known.state)
+        {
+            self.core.memory.put(known);
+            return Err(error);
+        }
         self.refuse_child_of_open_tree(session).await?;
         let lease = match self.core.store.lease(session, &self.holder, now).await {
             Ok(lease) => lease,
@@ -237,7 +271,7 @@ impl Runtime {
                 return Err(error.into());
             }
         };
-        match self.take_up(known, lease.clone(), more, now).await {
+        match self.take_up(known, lease.clone(), more, now, reason).await {
             Ok(prepared) => Ok(prepared),
             Err(error) => {
                 let _ = self.core.store.release(&lease).await;
@@ -252,6 +286,7 @@ impl Runtime {
         lease: Lease,
         more: More,
         now: u64,
+        reason: Reason,
     ) -> Result<Prepared, RunError> {
         let store = &*self.core.store;
         let session = known.state.session().clone();
@@ -283,7 +318,7 @@ impl Runtime {
         let mut tree = Tree::new(self.core.clone(), self.holder.clone(), lease, above, &more);
         tree.mode_override = self.mode_of_open_round(&known, &more);
         tree.take_up(&known).await?;
-        self.continue_tree(Arc::new(tree), known.state, known.started, more).await
+        self.continue_tree(Arc::new(tree), known.state, known.started, more, reason).await
     }
 
     async fn continue_tree(
@@ -292,21 +327,25 @@ impl Runtime {
         state: State,
         started: Pos,
         more: More,
+        reason: Reason,
     ) -> Result<Prepared, RunError> {
         let Some(round) = state.round().cloned() else {
             return Err(StoreError::Unknown(state.session().clone()).into());
         };
         if state.is_running() {
+            tree.set_environment(&round.delegation, round.depth);
             let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
             kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
             let driver = Driver::go_on(tree.clone(), state, kit, started);
             return Ok(prepared(tree, driver));
         }
         let goes_on = state.has_unheard_words()
-            || matches!(
-                state.ended().map(|outcome| &outcome.status),
-                Some(Status::Incomplete { .. } | Status::Failed { .. } | Status::Lost { .. })
-            );
+            || reason == Reason::Compact
+            || match state.ended().map(|outcome| &outcome.status) {
+                Some(Status::Incomplete { .. } | Status::Failed { .. } | Status::Lost { .. }) => true,
+                Some(Status::Cancelled { .. }) => more.continue_cancelled,
+                Some(Status::Done | Status::Detached) | None => false,
+            };
         if !goes_on {
             return Ok(self.already_over(tree, state, started));
         }
@@ -315,6 +354,9 @@ impl Runtime {
         // A model that the user names for a next round is remembered with it.
         let is_fixed = matches!(agent.place, Place::Acp(_))
             || agent.model.as_deref().is_some_and(|name| name.starts_with(relay::PROVIDER));
+        if reason == Reason::Compact && is_fixed {
+            return Err(cannot_compact(&state, "another program holds its conversation"));
+        }
         if let Some(model) = more.model.as_ref().filter(|_| !is_fixed) {
             agent.model = Some(model.clone());
             agent.fallbacks = Vec::new();
@@ -322,7 +364,19 @@ impl Runtime {
         agent.model.get_or_insert_with(|| self.core.settings.model.clone());
         let mut delegation =
             Delegation { task: "".into(), warnings: Vec::new(), ..Arc::unwrap_or_clone(round.delegation) };
+        if reason == Reason::Compact {
+            // The round has no result of its own that could fit.
+            delegation.schema = None;
+        }
         delegation.hop = within_both(delegation.hop, more.hop.as_ref());
+        if state.session().is_root() && environment::is_told(&agent) {
+            let now = self.core.settings.environment.as_ref();
+            delegation.environment = environment::of_next_round(delegation.environment, now, is_imported);
+        }
+        // The schema is for the task. New words of the user are answered in whatever form they ask for.
+        if state.is_told() {
+            delegation.schema = None;
+        }
         let mode = self.mode_of_next_round(&then, delegation.configured_mode, is_imported, &more);
         delegation.configured_mode = match (more.mode, delegation.configured_mode) {
             (None, Some(_)) => self.configured_mode(),
@@ -348,14 +402,19 @@ impl Runtime {
         }
         let depth = depth_at_top(&delegation);
         refuse_depth(depth, &authority)?;
+        tree.set_environment(&delegation, depth);
         let kit = tree.kit(agent, authority, depth).map_err(RunError::Setup)?;
         let next = self.root_round(delegation, &kit, &more);
         kit.can_keep(&next.grant.budget).map_err(RunError::Setup)?;
-        let words = (!state.has_unheard_words()).then(|| match is_imported {
+        let has_reason = state.has_unheard_words() || reason == Reason::Compact;
+        let words = (!has_reason).then(|| match is_imported {
             true => imported::WORDS.to_owned(),
             false => resume_words(&state),
         });
-        let driver = Driver::next_round(tree.clone(), state, kit, next, words.as_deref());
+        let mut driver = Driver::next_round(tree.clone(), state, kit, next, words.as_deref());
+        if reason == Reason::Compact {
+            driver.compact();
+        }
         Ok(prepared(tree, driver))
     }
 
@@ -543,6 +602,24 @@ impl Runtime {
     }
 }
 
+/// Refuses to summarise a conversation that is not complete, or that has no older part.
+fn can_compact(state: &State) -> Result<(), RunError> {
+    let cause = if state.is_running() {
+        "its last round is not over. Resume it first"
+    } else if state.has_unheard_words() {
+        "it was told something that it has not answered. Resume it first"
+    } else if !state.can_compact() {
+        "it has no older part yet that a summary could replace"
+    } else {
+        return Ok(());
+    };
+    Err(cannot_compact(state, cause))
+}
+
+fn cannot_compact(state: &State, cause: &str) -> RunError {
+    RunError::Setup(format!("cannot compact {}: {cause}.", state.session()))
+}
+
 /// The reason why a next round begins without words of the user, for the model.
 fn resume_words(state: &State) -> String {
     let cause = match state.ended().map(|outcome| &outcome.status) {
@@ -557,7 +634,8 @@ fn resume_words(state: &State) -> String {
             "Your last round was interrupted, and the outcome of its last step is unknown. Check it first. "
                 .to_owned()
         }
-        Some(Status::Done | Status::Cancelled { .. } | Status::Detached) | None => String::new(),
+        Some(Status::Cancelled { .. }) => "Your last round was stopped before it was finished. ".to_owned(),
+        Some(Status::Done | Status::Detached) | None => String::new(),
     };
     format!("{cause}{CONTINUE_WORDS}")
 }

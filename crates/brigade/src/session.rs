@@ -6,6 +6,7 @@
 
 mod act;
 mod ask;
+mod clock;
 mod compact;
 mod edit;
 mod group;
@@ -25,7 +26,8 @@ use brigade_core::message::Stop;
 use brigade_core::money::Amount;
 use brigade_core::state::{CallProgress, Round, Step};
 use brigade_core::{
-    CallId, Event, Face, Hash, Outcome, Record, SeenFile, SessionId, Spent, State, ToolOutput,
+    CallId, Event, Face, Hash, Outcome, Purpose, Record, SeenFile, SessionId, Spent, State, Status,
+    ToolOutput,
 };
 use futures::StreamExt;
 use futures::channel::mpsc;
@@ -33,7 +35,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::clock;
+use crate::clock as wall_clock;
 use crate::external::{self, Seat};
 use crate::live::Live;
 use crate::maps::{Map, Set};
@@ -41,9 +43,13 @@ use crate::slots::{Lane, Slot};
 use crate::store::{Append, Expect, Pos, StoreError};
 use crate::task::AbortOnDrop;
 use crate::tree::{Kit, Tree};
+use clock::SessionClock;
 use group::Group;
 use lend::Waiting;
 use patience::MOST_GRACE;
+
+/// The reason for the end of a round that was opened for a summary, if the round before it was not done.
+const SUMMARY_MADE: &str = "the request for a summary";
 
 /// Why a driver stops without an end in its log. The tree can be resumed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -140,15 +146,23 @@ pub(crate) struct Driver {
     stop: OnceLock<watch::Sender<bool>>,
     is_stopped: bool,
     slot: Option<Slot>,
-    deadline: Option<Instant>,
-    /// When the time of the caller is nearly up. Time in a queue does not move the deadline beyond this.
-    latest: Option<Instant>,
+    clock: Arc<SessionClock>,
     /// How long the last word may take after that.
     grace: Duration,
     /// What is kept for this session where another program runs it.
     seat: Option<Box<Seat>>,
     /// Whether another program was at work on this round for an earlier runner, and knows nothing of this one.
     is_cut_off: bool,
+    /// The summary of the conversation that the round was opened for.
+    summary: Summary,
+}
+
+/// State of a summary that the user asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Summary {
+    NotAsked,
+    Asked,
+    Made,
 }
 
 impl Driver {
@@ -225,11 +239,11 @@ impl Driver {
             stop: OnceLock::new(),
             is_stopped: false,
             slot,
-            deadline: None,
-            latest: None,
+            clock: Arc::default(),
             grace: MOST_GRACE,
             seat,
             is_cut_off: false,
+            summary: Summary::NotAsked,
         })
     }
 
@@ -238,6 +252,11 @@ impl Driver {
         let Round { delegation, agent, grant, parent, depth } = round;
         self.record(Event::Started { delegation, agent, grant, parent, depth });
         self.set_deadline(0);
+    }
+
+    /// Opens the round for nothing but a summary of the conversation.
+    pub(crate) fn compact(&mut self) {
+        self.summary = Summary::Asked;
     }
 
     pub(crate) fn agent(&self) -> &brigade_core::Agent {
@@ -275,7 +294,8 @@ impl Driver {
         self.take_up_background().await?;
         loop {
             self.stop_work_if_told();
-            match self.state.next() {
+            let step = self.state.next();
+            match self.summary_first(step) {
                 Step::CallModel(purpose) => self.call_model(purpose).await?,
                 // Boxed, here and below, is what few sessions do and would make the future of all of them large.
                 Step::RunCalls(calls) => Box::pin(self.run_calls(calls)).await?,
@@ -304,6 +324,26 @@ impl Driver {
         }
     }
 
+    /// The next step of a round that was opened for a summary: the summary comes first, and work that was left undone
+    /// stays so until the user says something.
+    fn summary_first(&mut self, step: Step) -> Step {
+        if self.summary == Summary::NotAsked || self.state.has_unheard_words() {
+            return step;
+        }
+        match (self.summary, step) {
+            (Summary::Asked, Step::CallModel(_) | Step::End(Outcome { status: Status::Done, .. }))
+                if self.state.can_compact() =>
+            {
+                Step::CallModel(Purpose::Compaction)
+            }
+            (Summary::Made, Step::CallModel(_)) => {
+                self.record(Event::CancelAsked { by: SUMMARY_MADE.to_owned() });
+                self.state.next()
+            }
+            (_, step) => step,
+        }
+    }
+
     /// `next` and `admits` are two readings of one log. Where they differ, stopping beats going round for ever.
     fn contradiction(&self, what: &str) -> Fatal {
         Fatal::Bug(format!("{} may not {what} at fact {}", self.state.session(), self.state.length()))
@@ -317,7 +357,7 @@ impl Driver {
                 warnings.push("the last reply was cut off at its output limit; raise max_tokens".to_owned());
             }
             Some(Stop::Refusal) => warnings.push("the model refused in its last reply".to_owned()),
-            Some(Stop::End | Stop::Calls) | None => {}
+            Some(Stop::End | Stop::Calls | Stop::Denied) | None => {}
         }
         // The user is told; what a caller reads of its child is fixed by the face.
         if self.state.round().is_some_and(|round| round.parent.is_none()) {
@@ -359,7 +399,7 @@ impl Driver {
     /// Makes all recorded facts durable.
     async fn flush(&mut self) -> Result<(), Fatal> {
         while !self.pending.is_empty() {
-            let at = clock::now();
+            let at = wall_clock::now();
             let events = Arc::new(std::mem::take(&mut self.pending));
             let append = Append {
                 session: self.state.session().clone(),

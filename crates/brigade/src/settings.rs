@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use brigade_core::agent::Guidance;
+use brigade_core::delegation::Environment;
 use brigade_core::faces::Faces;
 use brigade_core::grant::Names;
 use brigade_core::permission::{Mode, Permissions};
@@ -50,6 +52,8 @@ pub struct Settings {
     pub skills: Skills,
     /// What the project tells all agents that do not ignore it.
     pub instructions: Option<Arc<str>>,
+    /// Environment that the agent at the top is told of.
+    pub environment: Option<Environment>,
 }
 
 /// Origin of the mode that is in force.
@@ -60,7 +64,7 @@ pub enum ModeOrigin {
     Configuration,
     /// The user chose it for this run. Sessions that start with it keep it when they are resumed.
     Choice,
-    /// Nobody set it. It does not narrow what a session recorded.
+    /// The user did not set it. A session whose configured mode was freer than `edit` is narrowed to `edit`.
     Default,
 }
 
@@ -126,10 +130,8 @@ impl Default for Limits {
 pub const DEFAULT_BUDGET: Budget =
     Budget { tokens: Limit::AtMost(2_000_000), usd: Limit::Unlimited, agents: Limit::AtMost(100) };
 
-const LEAD_PROMPT: &str = "You are the lead of a small brigade of agents. Work out what the task needs. Do small \
-things yourself with your tools; hand parts that stand on their own to specialists with `delegate`, several in one \
-reply where they can run side by side, and give each all it needs to know. Check what comes back, put the results \
-together and answer with the finished result.";
+const LEAD_PROMPT: &str = "You are the lead agent: the user's task comes to you. Work out what the task needs, do it, \
+and answer with the finished result.";
 
 impl Settings {
     /// Settings with the defaults: the standard tools, mode `edit`, no `shell`.
@@ -152,6 +154,7 @@ impl Settings {
             external: None,
             skills: Skills::default(),
             instructions: None,
+            environment: None,
         }
     }
 
@@ -161,6 +164,7 @@ impl Settings {
             id: "lead".to_owned(),
             name: "lead".to_owned(),
             prompt: LEAD_PROMPT.to_owned(),
+            guidance: Guidance::Lead,
             allow_skills: true,
             ..Agent::default()
         }

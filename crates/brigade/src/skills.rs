@@ -66,8 +66,14 @@ impl Skills {
     pub fn discover(folders: &[PathBuf]) -> (Skills, Vec<Problem>) {
         let mut found = BTreeMap::new();
         let mut problems = Vec::new();
+        let all: Vec<PathBuf> = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
+        let mut searched = BTreeSet::new();
         for folder in folders {
-            look(folder, &mut found, &mut problems);
+            // One folder may be a link to another.
+            if folder.canonicalize().is_ok_and(|root| !searched.insert(root)) {
+                continue;
+            }
+            look(folder, &all, &mut found, &mut problems);
         }
         let left_out: Vec<String> = found.keys().skip(MAX_SKILLS).cloned().collect();
         for name in left_out {
@@ -102,8 +108,8 @@ impl Skill {
     }
 }
 
-/// Looks for skills in one folder.
-fn look(folder: &Path, found: &mut BTreeMap<String, Skill>, problems: &mut Vec<Problem>) {
+/// Looks for skills in one of `all` folders.
+fn look(folder: &Path, all: &[PathBuf], found: &mut BTreeMap<String, Skill>, problems: &mut Vec<Problem>) {
     let mut problem = |path: &Path, cause: String| problems.push(Problem { path: path.to_owned(), cause });
     let opened = Workspace::open(folder).map_err(explain);
     let listed = opened.and_then(|root| Ok((names(root.root())?, root)));
@@ -116,7 +122,7 @@ fn look(folder: &Path, found: &mut BTreeMap<String, Skill>, problems: &mut Vec<P
     }
     for name in names {
         let path = folder.join(&name);
-        let skill = match read(&root, &name) {
+        let skill = match read(&root, all, &name) {
             Ok(Some(skill)) => skill,
             Ok(None) => continue,
             Err(cause) => {
@@ -155,14 +161,17 @@ fn names(folder: &Path) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Reads one skill; none where the folder holds none.
-fn read(root: &Workspace, name: &str) -> Result<Option<Skill>, String> {
+/// Reads one skill; none if the folder has none, or is a link into another of the folders, where the skill is found.
+fn read(root: &Workspace, all: &[PathBuf], name: &str) -> Result<Option<Skill>, String> {
     let workspace = match Workspace::open(&root.root().join(name)) {
         Ok(workspace) => workspace,
         Err(FileError::NotAFolder { .. }) => return Ok(None),
         Err(error) => return Err(explain(error)),
     };
     if !workspace.root().starts_with(root.root()) {
+        if all.iter().any(|other| workspace.root().starts_with(other)) {
+            return Ok(None);
+        }
         return Err("it is a symbolic link that leads out of the folder of the skills".to_owned());
     }
     let files = Files::new(workspace, Arc::new(Permissions::default()), BTreeSet::from([String::new()]));

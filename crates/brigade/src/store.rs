@@ -373,6 +373,10 @@ pub trait Store: Send + Sync + 'static {
     /// A definition by its hash.
     fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>>;
 
+    /// Whether an agent left this content in a file: an edit of any session in this store leads to it, also of a session that
+    /// was removed since.
+    fn has_edit(&self, content: Hash) -> BoxFuture<'_, Result<bool, StoreError>>;
+
     /// Writes facts as another store had them: `session`, `seq`, `at` and `v` are kept, `pos` is new, in the given
     /// order. What is already there has to be the same. All or none; returns how many were not there yet. A tree that
     /// gets records this way is marked as imported in the same transaction.

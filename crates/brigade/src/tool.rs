@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade_core::event::Effect;
+use brigade_core::event::{ChangedLines, Effect};
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::{Action, Kind, Subject};
@@ -114,6 +114,8 @@ pub struct EditPlan {
     pub needs: Extent,
     /// What it is to hold.
     pub content: Vec<u8>,
+    /// The lines that this adds and removes, if they were counted.
+    pub lines: Option<ChangedLines>,
     /// What the model reads when it is done.
     pub report: String,
 }
@@ -372,9 +374,36 @@ fn spec<I: JsonSchema>(name: &str, description: Cow<'static, str>, category: Cat
     ToolSpec { name: name.to_owned(), description: description.into_owned(), schema, category }
 }
 
-fn input<I: DeserializeOwned>(name: &str, arguments: Value) -> Result<I, ToolOutput> {
+fn input<I: DeserializeOwned>(spec: &ToolSpec, mut arguments: Value) -> Result<I, ToolOutput> {
+    drop_absent(&mut arguments, &spec.schema);
+    let name = &spec.name;
     serde_json::from_value(arguments)
         .map_err(|cause| ToolOutput::error(format!("The arguments of {name} do not fit: {cause}")))
+}
+
+/// Removes the arguments that are null and optional: null counts as absent.
+fn drop_absent(arguments: &mut Value, schema: &Value) {
+    drop_nulls(arguments, schema, |_| true);
+}
+
+/// Removes the arguments that are null although the schema asks for another type, and that are optional. For a tool of
+/// another program null may have a meaning of its own.
+pub(crate) fn drop_unfit_nulls(arguments: &mut Value, schema: &Value) {
+    drop_nulls(arguments, schema, |property| match property.get("type") {
+        Some(Value::String(kind)) => kind != "null",
+        Some(Value::Array(kinds)) => !kinds.iter().any(|kind| kind == "null"),
+        _ => false,
+    });
+}
+
+fn drop_nulls(arguments: &mut Value, schema: &Value, is_absence: impl Fn(&Value) -> bool) {
+    let Some(arguments) = arguments.as_object_mut() else { return };
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|required| required.iter().any(|key| key == name));
+    let property = |name: &str| schema.get("properties").and_then(|properties| properties.get(name));
+    let counts_as_absent =
+        |name: &str| property(name).is_some_and(|property| !is_required(name) && is_absence(property));
+    arguments.retain(|name, value| !value.is_null() || !counts_as_absent(name));
 }
 
 fn kind(effect: Effect) -> Kind {
@@ -399,14 +428,14 @@ impl<T: Tool> AnyTool for Erased<T> {
     }
 
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
-        let input: T::Input = input(T::NAME, arguments.clone())?;
+        let input: T::Input = input(&self.spec, arguments.clone())?;
         let subject = self.tool.subject(&input);
         judge(&Action { tool: T::NAME, kind: kind(self.tool.effect()), subject });
         Ok(())
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        match input(T::NAME, arguments) {
+        match input(&self.spec, arguments) {
             Ok(input) => Box::pin(self.tool.run(input, context)),
             Err(output) => Box::pin(std::future::ready(output)),
         }
@@ -439,7 +468,7 @@ impl<T: EditTool> AnyTool for ErasedEdit<T> {
     }
 
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
-        let input: T::Input = input(T::NAME, arguments.clone())?;
+        let input: T::Input = input(&self.spec, arguments.clone())?;
         judge(&Action { tool: T::NAME, kind: Kind::Edit, subject: Subject::Path(self.tool.path(&input)) });
         Ok(())
     }
@@ -449,6 +478,30 @@ impl<T: EditTool> AnyTool for ErasedEdit<T> {
     }
 
     fn plan(&self, arguments: Value, files: &Files) -> Result<EditPlan, ToolOutput> {
-        self.tool.plan(input(T::NAME, arguments)?, files)
+        self.tool.plan(input(&self.spec, arguments)?, files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nulls_for_another_program_are_dropped_if_its_schema_has_no_place_for_them() {
+        let schema = json!({
+            "properties": {
+                "text": { "type": "string" },
+                "count": { "type": ["integer", "null"] },
+                "any": {},
+                "needed": { "type": "string" }
+            },
+            "required": ["needed"]
+        });
+        let mut arguments =
+            json!({ "text": null, "count": null, "any": null, "needed": null, "other": null });
+        drop_unfit_nulls(&mut arguments, &schema);
+        assert_eq!(arguments, json!({ "count": null, "any": null, "needed": null, "other": null }));
     }
 }

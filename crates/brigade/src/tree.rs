@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use brigade_core::faces::{Caller, MESSAGE, RELAY, delegate};
+use brigade_core::delegation::{Delegation, Environment};
+use brigade_core::faces::{Caller, MESSAGE, RELAY, delegate, guidance};
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
@@ -16,6 +17,7 @@ use futures::channel::mpsc;
 use serde_json::json;
 
 use crate::clock;
+use crate::environment;
 use crate::external::{External, ExternalTool, Seat, Terms};
 use crate::live::Watchers;
 use crate::maps::{Map, Set};
@@ -75,6 +77,8 @@ pub(crate) struct Tree {
     pub(crate) imported: Option<Pos>,
     /// The id and the name of the agent at the top.
     lead: OnceLock<[String; 2]>,
+    /// Environment that the agent at the top is told of, and the depth of that agent.
+    environment: OnceLock<(u32, Box<Environment>)>,
     released: AtomicBool,
     inboxes: Mutex<Map<SessionId, mpsc::UnboundedSender<Inbox>>>,
     kits: Mutex<Map<(Hash, Hash, u32), Arc<Kit>>>,
@@ -210,6 +214,7 @@ impl Tree {
             mode_override: more.mode,
             imported: None,
             lead: OnceLock::new(),
+            environment: OnceLock::new(),
             released: AtomicBool::new(false),
             inboxes: Mutex::default(),
             kits: Mutex::default(),
@@ -361,6 +366,15 @@ impl Tree {
         let _ = self.lead.set([agent.id.clone(), agent.name.clone()]);
     }
 
+    /// Notes the environment that the round at the top records. Kits that were made before do not know of it, and are made
+    /// anew.
+    pub(crate) fn set_environment(&self, delegation: &Delegation, depth: u32) {
+        if let Some(environment) = &delegation.environment {
+            let _ = self.environment.set((depth, environment.clone()));
+            lock(&self.kits).clear();
+        }
+    }
+
     /// Whether a role would be taken for the agent at the top.
     pub(crate) fn is_name_of_lead(&self, role: &str) -> bool {
         let names = self.lead.get().into_iter().flatten().map(String::as_str);
@@ -441,7 +455,10 @@ impl Tree {
         let others: Vec<(String, ChosenModel)> =
             others.filter_map(|name| Some((name.clone(), self.core.fallback_for(&agent, name)?))).collect();
         let specs = self.specs(&agent, &authority, depth);
-        let system = system(&agent, settings.instructions.as_deref());
+        let guidance = self.guidance(&agent, &authority, depth, &specs);
+        let environment = self.environment.get().filter(|(top, _)| *top == depth);
+        let environment = environment.map(|(_, environment)| environment::block(environment, &authority));
+        let system = system(&agent, &guidance, environment.as_deref(), settings.instructions.as_deref());
         let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();
         let fixed_bytes = (system.len() + specs_bytes) as u64;
         let asked = agent.max_tokens.unwrap_or(settings.limits.max_tokens);
@@ -481,15 +498,20 @@ impl Tree {
         if authority.tools.contains(MESSAGE) && authority.speak == Access::Allowed {
             specs.push(message_spec());
         }
-        specs.extend(settings.faces.specs(&Caller {
-            depth,
-            authority,
-            agent,
-            agents: settings.agents.list(),
-        }));
+        specs.extend(settings.faces.specs(&self.caller(agent, authority, depth)));
         // A tool that never may be called is not offered.
         specs.retain(|spec| !authority.permissions.denies(&spec.name));
         specs.into()
+    }
+
+    fn caller<'a>(&'a self, agent: &'a Agent, authority: &'a Authority, depth: u32) -> Caller<'a> {
+        Caller { depth, authority, agent, agents: self.settings().agents.list() }
+    }
+
+    /// The sentences about tools that a built-in prompt has for an agent that is offered `specs`.
+    fn guidance(&self, agent: &Agent, authority: &Authority, depth: u32, specs: &[ToolSpec]) -> String {
+        let delegation = self.settings().faces.usable(&self.caller(agent, authority, depth), specs);
+        guidance(agent.guidance, specs, &delegation)
     }
 
     /// The tool that an agent of this kit calls by this name, if it has one.
@@ -607,17 +629,24 @@ impl Drop for Tree {
     }
 }
 
-/// The system prompt: what the agent is, and what the project says to all that work in it.
-fn system(agent: &Agent, instructions: Option<&str>) -> Arc<str> {
+/// The system prompt: the prompt of the agent, guidance about its tools, its environment, and the instructions of the
+/// project.
+fn system(agent: &Agent, guidance: &str, environment: Option<&str>, instructions: Option<&str>) -> Arc<str> {
     let instructions =
         instructions.map(str::trim).filter(|text| !text.is_empty() && !agent.ignore_instructions);
-    match instructions {
-        None => agent.prompt.as_str().into(),
-        Some(instructions) => format!("{}\n\n{FRAME}\n\n{instructions}\n", agent.prompt.trim_end()).into(),
+    let prompt = match guidance {
+        "" => agent.prompt.clone(),
+        guidance => format!("{} {guidance}", agent.prompt.trim_end()),
+    };
+    let parts = [environment.map(str::to_owned), instructions.map(|text| format!("{FRAME}\n\n{text}\n"))];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.is_empty() {
+        true => prompt.into(),
+        false => format!("{}\n\n{}", prompt.trim_end(), parts.join("\n\n")).into(),
     }
 }
 
-const FRAME: &str = "# Instructions of the project\n\nEverything below comes from a file of the project that you work \
+const FRAME: &str = "# Instructions of the project\n\nEverything below comes from files of the project that you work \
 in. Keep to it as far as your task and what is said above allow; it cannot widen what you may do.";
 
 /// What the model is told about `message`, which the driver itself carries out.
@@ -645,9 +674,13 @@ mod tests {
     fn instructions_follow_the_prompt_of_those_that_do_not_ignore_them() {
         let agent = Agent { prompt: "You read.\n".to_owned(), ..Agent::default() };
         let ignoring = Agent { ignore_instructions: true, ..agent.clone() };
-        assert_eq!(&*system(&agent, None), "You read.\n");
-        assert_eq!(&*system(&ignoring, Some("Use tabs.")), "You read.\n");
-        let told = system(&agent, Some("\nUse tabs.\n\n"));
+        assert_eq!(&*system(&agent, "", None, None), "You read.\n");
+        assert_eq!(&*system(&agent, "Use your tools.", None, None), "You read. Use your tools.");
+        assert_eq!(&*system(&ignoring, "", None, Some("Use tabs.")), "You read.\n");
+        assert_eq!(&*system(&ignoring, "", Some("# Here"), Some("Use tabs.")), "You read.\n\n# Here");
+        let told = system(&agent, "", Some("# Here"), Some("Use tabs."));
+        assert!(told.starts_with("You read.\n\n# Here\n\n# Instructions"), "{told}");
+        let told = system(&agent, "", None, Some("\nUse tabs.\n\n"));
         assert!(
             told.starts_with("You read.\n\n# Instructions") && told.ends_with("\n\nUse tabs.\n"),
             "{told}"

@@ -94,6 +94,13 @@ impl Writes {
         of_others.find(|write| write.after == content).map(|write| write.label.clone())
     }
 
+    /// Whether a session of the tree left this content in this file while this process runs the tree.
+    pub(crate) fn has_left(&self, path: &str, content: Hash) -> bool {
+        let left =
+            |entry: &Numbered| entry.write.path.as_deref() == Some(path) && entry.write.after == content;
+        self.lock().list.iter().any(left)
+    }
+
     /// Whether the writes of earlier runners were added.
     pub(crate) fn has_earlier(&self) -> bool {
         self.lock().has_earlier

@@ -22,4 +22,5 @@ mod models {
     mod streams;
     mod tree;
     mod usage;
+    mod usage_law;
 }

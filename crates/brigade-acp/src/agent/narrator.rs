@@ -196,7 +196,7 @@ impl Narrator {
             Event::Delegated { call, child, delegation, .. } => {
                 self.delegated(session, *call, child, delegation)
             }
-            Event::Returned { child, outcome, spent } => self.returned(session, child, outcome, spent),
+            Event::Returned { child, outcome, spent, .. } => self.returned(session, child, outcome, spent),
             Event::Said { text, .. } => self.said(session, text.as_str()),
             Event::Ended { outcome, spent } => {
                 if *session == self.root {

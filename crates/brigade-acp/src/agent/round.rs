@@ -164,7 +164,7 @@ impl Going<'_> {
             Status::Done | Status::Detached => acp::PromptResponse::new(match self.narrator.last_stop {
                 Stop::Refusal => acp::StopReason::Refusal,
                 Stop::Length => acp::StopReason::MaxTokens,
-                Stop::End | Stop::Calls => acp::StopReason::EndTurn,
+                Stop::End | Stop::Calls | Stop::Denied => acp::StopReason::EndTurn,
             }),
             Status::Incomplete { limit } => {
                 meta.insert("brigade/limit".to_owned(), limit.to_string().into());
@@ -186,11 +186,13 @@ async fn wanted(stop: &mut watch::Receiver<bool>) {
     }
 }
 
-/// What the protocol calls a limit of ours. Time and agents have no name there.
+/// What the protocol calls a limit of ours. Time, agents and permissions have no name there.
 pub(super) fn limit_reason(limit: Which) -> acp::StopReason {
     match limit {
         Which::Tokens | Which::Usd => acp::StopReason::MaxTokens,
-        Which::Turns | Which::Time | Which::Agents | Which::Loop => acp::StopReason::MaxTurnRequests,
+        Which::Turns | Which::Time | Which::Agents | Which::Loop | Which::Permission => {
+            acp::StopReason::MaxTurnRequests
+        }
     }
 }
 

@@ -235,6 +235,7 @@ impl Seat {
             model: now.model.by_person.then(|| now.model.value.clone()),
             mode: hop.as_ref().and_then(|hop| hop.mode).into_iter().chain([now.mode]).min(),
             hop,
+            continue_cancelled: false,
         }))
     }
 

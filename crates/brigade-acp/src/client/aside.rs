@@ -30,6 +30,17 @@ pub enum Aside {
         #[serde(default)]
         status: Option<ToolCallStatus>,
     },
+    /// A sub-agent that it started.
+    SubAgent {
+        /// What it calls the sub-agent.
+        sub_agent: String,
+        /// What the sub-agent is for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<String>,
+        /// How far the sub-agent is, in words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<String>,
+    },
 }
 
 /// All of one reply, as it stands in the record.
@@ -55,6 +66,13 @@ impl fmt::Display for Aside {
         match self {
             Aside::Thought { thought } => write!(f, "thought: {}", thought.trim()),
             Aside::Plan { plan } => write!(f, "plan: {}", plan.join("; ")),
+            Aside::SubAgent { sub_agent, task, state } => {
+                write!(f, "sub-agent {sub_agent}")?;
+                if let Some(task) = task {
+                    write!(f, ": {task}")?;
+                }
+                state.as_ref().map_or(Ok(()), |state| write!(f, " ({state})"))
+            }
             Aside::ToolCall { tool_call, kind, status } => {
                 let what = tool_call.as_deref().filter(|what| !what.is_empty()).unwrap_or("a tool call");
                 match status {
@@ -87,6 +105,12 @@ mod tests {
                 status: Some(ToolCallStatus::Pending),
             },
             Aside::ToolCall { tool_call: None, kind: None, status: Some(ToolCallStatus::Failed) },
+            Aside::SubAgent {
+                sub_agent: "Scout".to_owned(),
+                task: Some("find it".to_owned()),
+                state: Some("done".to_owned()),
+            },
+            Aside::SubAgent { sub_agent: "s1".to_owned(), task: None, state: None },
         ];
         let block = Aside::write(asides.clone()).unwrap();
         assert_eq!(Aside::read(&block), asides);
@@ -97,7 +121,9 @@ mod tests {
                 "thought: hm",
                 "plan: look; mend",
                 "does by itself: Read a.txt (read)",
-                "failed by itself: a tool call"
+                "failed by itself: a tool call",
+                "sub-agent Scout: find it (done)",
+                "sub-agent s1"
             ]
         );
     }

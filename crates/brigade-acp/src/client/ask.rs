@@ -5,7 +5,7 @@ use std::path::Path;
 use agent_client_protocol::v1::schema::{
     CreateTerminalRequest, PermissionOption, PermissionOptionKind, ReadTextFileRequest,
     RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse, SelectedPermissionOutcome,
-    ToolKind, WriteTextFileRequest,
+    ToolCallUpdate, ToolKind, WriteTextFileRequest,
 };
 use brigade::core::text::cut;
 use brigade_core::ToolOutput;
@@ -23,6 +23,8 @@ const MOST_WORDS: usize = 2000;
 pub(super) struct Question {
     id: Value,
     what: What,
+    /// The sub-agent that asks, if it is not the agent itself.
+    sub_agent: Option<String>,
     /// What is answered where the call works.
     pub(super) answer: Option<Value>,
 }
@@ -36,7 +38,12 @@ enum What {
 
 impl Question {
     /// Reads a request; none where the method is not one of these.
-    pub(super) fn read(method: &str, id: Value, params: Value) -> Option<Result<Question, String>> {
+    pub(super) fn read(
+        method: &str,
+        id: Value,
+        params: Value,
+        sub_agent: Option<String>,
+    ) -> Option<Result<Question, String>> {
         fn read<T: serde::de::DeserializeOwned>(params: Value) -> Result<T, String> {
             serde_json::from_value(params).map_err(|cause| short(&cause.to_string()))
         }
@@ -47,17 +54,24 @@ impl Question {
             "session/request_permission" => read(params).map(|asked| What::Permission(Box::new(asked))),
             _ => return None,
         };
-        Some(what.map(|what| Question { id, what, answer: None }))
+        Some(what.map(|what| Question { id, what, sub_agent, answer: None }))
+    }
+
+    /// The sub-agent that asks, if it is not the agent itself.
+    pub(super) fn sub_agent(&self) -> Option<&str> {
+        self.sub_agent.as_deref()
     }
 
     /// The tool that is called for it and its arguments. `name` is what the call is known by here.
-    /// `known` is what was told before of the tool call that it is about. A reason is one to refuse it for.
+    /// `doing` is all that was told of the tool call that it is about, and `asker` the name of the sub-agent that asks. A
+    /// reason is one to refuse it for.
     pub(super) fn call(
         &self,
         server: &str,
         name: &str,
         root: &Path,
-        known: Option<Doing>,
+        doing: Option<Doing>,
+        asker: Option<String>,
     ) -> Result<(String, Value), String> {
         Ok(match &self.what {
             What::Read(asked) => {
@@ -80,17 +94,14 @@ impl Question {
                 });
                 ("shell".to_owned(), arguments)
             }
-            What::Permission(asked) => {
-                let asked = Doing::of(&asked.tool_call.fields);
-                return permission(server, name, known.unwrap_or_default().and_then(asked));
-            }
+            What::Permission(_) => return permission(server, name, doing.unwrap_or_default(), asker),
         })
     }
 
-    /// The agent's own tool call that it asks about.
-    pub(super) fn about(&self) -> Option<&str> {
+    /// The agent's own tool call that it asks a permission for.
+    pub(super) fn about(&self) -> Option<&ToolCallUpdate> {
         match &self.what {
-            What::Permission(asked) => Some(&asked.tool_call.tool_call_id.0),
+            What::Permission(asked) => Some(&asked.tool_call),
             What::Read(_) | What::Write(_) | What::Terminal(_) => None,
         }
     }
@@ -170,7 +181,12 @@ fn word(kind: ToolKind) -> &'static str {
 }
 
 /// What a person and the rules see of a request for permission. A command is one of `execute`, whatever it is called.
-fn permission(server: &str, name: &str, doing: Doing) -> Result<(String, Value), String> {
+fn permission(
+    server: &str,
+    name: &str,
+    doing: Doing,
+    asker: Option<String>,
+) -> Result<(String, Value), String> {
     if doing.is_too_much {
         return Err("it names more files, or a longer command, than can be judged".to_owned());
     }
@@ -182,6 +198,7 @@ fn permission(server: &str, name: &str, doing: Doing) -> Result<(String, Value),
         ("paths", (!doing.paths.is_empty()).then(|| doing.paths.into_iter().collect())),
         ("command", doing.command.map(Value::String)),
         ("input", doing.input),
+        ("sub_agent", asker.map(Value::String)),
     ];
     if let Some(object) = arguments.as_object_mut() {
         object.extend(more.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
@@ -212,8 +229,9 @@ mod tests {
     use super::*;
 
     fn call(method: &str, params: Value) -> (String, Value) {
-        let question = Question::read(method, json!(1), params).unwrap().unwrap();
-        question.call("zed", "q1", Path::new("/project"), None).unwrap()
+        let question = Question::read(method, json!(1), params, None).unwrap().unwrap();
+        let doing = question.about().map(|call| Doing::of(&call.fields));
+        question.call("zed", "q1", Path::new("/project"), doing, None).unwrap()
     }
 
     #[test]
@@ -255,12 +273,15 @@ mod tests {
             assert_eq!((tool.as_str(), &arguments["kind"]), ("acp__zed__execute", &kind.into()));
         }
         let bare = json!({"sessionId": "s", "toolCall": {"toolCallId": "1"}, "options": []});
-        let question = Question::read("session/request_permission", json!(1), bare).unwrap().unwrap();
+        let question = Question::read("session/request_permission", json!(1), bare, None).unwrap().unwrap();
         let known = Doing { command: Some("rm x".to_owned()), ..Doing::default() };
-        let (tool, arguments) = question.call("zed", "q1", Path::new("/project"), Some(known)).unwrap();
+        let asker = Some("Scout".to_owned());
+        let (tool, arguments) =
+            question.call("zed", "q1", Path::new("/project"), Some(known), asker).unwrap();
         assert_eq!((tool.as_str(), &arguments["command"]), ("acp__zed__execute", &"rm x".into()));
+        assert_eq!(arguments["sub_agent"], "Scout");
         let known = Doing { is_too_much: true, ..Doing::default() };
-        assert!(question.call("zed", "q1", Path::new("/project"), Some(known)).is_err());
+        assert!(question.call("zed", "q1", Path::new("/project"), Some(known), None).is_err());
     }
 
     #[test]

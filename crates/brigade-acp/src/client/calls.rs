@@ -1,6 +1,7 @@
 //! What an agent has told of its own tool calls, so that a question that only names one is judged by what it does.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
 
 use agent_client_protocol::v1::schema::{ToolCallContent, ToolCallStatus, ToolCallUpdateFields, ToolKind};
 use brigade::core::text::cut;
@@ -21,6 +22,8 @@ const MOST_CALLS: usize = 256;
 const MOST_BYTES: usize = 1 << 20;
 /// The longest id of a call that is remembered.
 const LONGEST_ID: usize = 256;
+/// How many paths the short description of a call names.
+const MOST_NAMED_PATHS: usize = 3;
 
 /// What a tool call of an agent would do, as far as it says so.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -40,7 +43,7 @@ impl Doing {
     pub(super) fn of(fields: &ToolCallUpdateFields) -> Doing {
         let mut doing = Doing {
             kind: fields.kind,
-            title: fields.title.as_deref().map(short),
+            title: fields.title.as_deref().map(short).filter(|title| !title.is_empty()),
             command: fields.raw_input.as_ref().and_then(command_in),
             input: fields.raw_input.as_ref().map(shown),
             ..Doing::default()
@@ -72,6 +75,35 @@ impl Doing {
         self
     }
 
+    /// Short description for the user: the title, and the command or the files that it does not name itself.
+    pub(super) fn brief(&self, root: &Path) -> String {
+        let title = self.title.as_deref().unwrap_or_default();
+        let details = match &self.command {
+            Some(command) => short(command),
+            None => self.named_paths(title, root),
+        };
+        match (title, details.as_str()) {
+            ("", details) => details.to_owned(),
+            (title, details) if details.is_empty() || title.contains(details) => title.to_owned(),
+            (title, details) => short(&format!("{title}: {details}")),
+        }
+    }
+
+    /// The first paths that the title does not contain, as they are written below the workspace.
+    fn named_paths(&self, title: &str, root: &Path) -> String {
+        let below = |path: &String| match Path::new(path).strip_prefix(root) {
+            Ok(below) => short(&below.display().to_string()),
+            Err(_) => short(path),
+        };
+        let unnamed: Vec<String> =
+            self.paths.iter().map(below).filter(|path| !path.is_empty() && !title.contains(path)).collect();
+        let named = unnamed.iter().take(MOST_NAMED_PATHS).map(String::as_str).collect::<Vec<_>>().join(", ");
+        match unnamed.len().saturating_sub(MOST_NAMED_PATHS) {
+            0 => named,
+            more => format!("{named} and {more} more"),
+        }
+    }
+
     /// Notices when it is too much to be judged, and keeps none of that.
     fn measure(&mut self) -> bool {
         let command = self.command.as_ref().map_or(0, String::len);
@@ -81,7 +113,8 @@ impl Doing {
             || paths > MOST_PATH_BYTES
             || self.paths.len() > MOST_PATHS
         {
-            *self = Doing { is_too_much: true, kind: self.kind, ..Doing::default() };
+            *self =
+                Doing { is_too_much: true, kind: self.kind, title: self.title.take(), ..Doing::default() };
         }
         self.is_too_much
     }
@@ -101,20 +134,20 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Remembers what was told of a call, until it is over.
-    pub(super) fn learn(&mut self, id: &str, fields: &ToolCallUpdateFields) {
-        let before = self.forget(id);
+    /// Remembers what was told of a call, until it is over, and returns all that is known of it.
+    pub(super) fn learn(&mut self, id: &str, fields: &ToolCallUpdateFields) -> Doing {
+        let doing = self.forget(id).unwrap_or_default().and_then(Doing::of(fields));
         let is_over = matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
         if is_over || id.len() > LONGEST_ID {
-            return;
+            return doing;
         }
-        let doing = before.unwrap_or_default().and_then(Doing::of(fields));
         self.bytes += doing.bytes();
-        self.known.push_back((id.to_owned(), doing));
+        self.known.push_back((id.to_owned(), doing.clone()));
         while self.known.len() > MOST_CALLS || self.bytes > MOST_BYTES {
             let Some((_, oldest)) = self.known.pop_front() else { break };
             self.bytes = self.bytes.saturating_sub(oldest.bytes());
         }
+        doing
     }
 
     /// What is known of a call.
@@ -211,6 +244,30 @@ mod tests {
         assert!(doing.and_then(Doing::default()).is_too_much);
         let long = json!({"rawInput": {"command": "x".repeat(MOST_COMMAND + 1)}});
         assert!(Doing::of(&fields(long)).is_too_much);
+    }
+
+    #[test]
+    fn a_call_is_described_by_the_latest_that_was_told_of_it() {
+        let root = Path::new("/project");
+        let mut calls = Calls::default();
+        let mut told = |value: Value| calls.learn("1", &fields(value)).brief(root);
+        assert_eq!(told(json!({"title": "Terminal", "kind": "execute"})), "Terminal");
+        assert_eq!(told(json!({"rawInput": {"command": "cargo test"}})), "Terminal: cargo test");
+        assert_eq!(told(json!({"title": "`cargo test`"})), "`cargo test`");
+        assert_eq!(told(json!({"title": ""})), "`cargo test`", "an empty title replaces nothing");
+        assert_eq!(told(json!({"status": "completed"})), "`cargo test`");
+        let edit = |title: &str, paths: &[&str]| {
+            let paths: Value = paths.iter().map(|path| json!({"path": path})).collect();
+            Doing::of(&fields(json!({"title": title, "locations": paths}))).brief(root)
+        };
+        assert_eq!(edit("Edit", &["/project/src/a.rs"]), "Edit: src/a.rs");
+        assert_eq!(edit("Edit src/a.rs", &["/project/src/a.rs"]), "Edit src/a.rs");
+        assert_eq!(edit("", &["/etc/x"]), "/etc/x");
+        assert_eq!(
+            edit("Read", &["/project/1", "/project/2", "/project/3", "/project/4"]),
+            "Read: 1, 2, 3 and 1 more"
+        );
+        assert_eq!(edit("Look", &["/project"]), "Look");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Why a process ended, or is to end.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+
+use super::lock;
 
 /// How long the end of a process may take to be known after the end of its output.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -12,11 +14,29 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(super) struct Fate {
     reason: Arc<watch::Sender<Option<String>>>,
+    /// When the process was last sent a message; none before it has answered the first.
+    last_message: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Fate {
     pub(super) fn open() -> Fate {
-        Fate { reason: Arc::new(watch::Sender::new(None)) }
+        Fate { reason: Arc::new(watch::Sender::new(None)), last_message: Arc::default() }
+    }
+
+    /// The process has answered. From now on only what it writes after the last message can explain its end.
+    pub(super) fn connected(&self) {
+        *lock(&self.last_message) = Some(Instant::now());
+    }
+
+    /// The process is sent a message.
+    pub(super) fn message_sent(&self) {
+        let mut last = lock(&self.last_message);
+        *last = last.map(|_| Instant::now());
+    }
+
+    /// Time since the last message; none if the process never answered.
+    pub(super) fn since_last_message(&self) -> Option<Duration> {
+        lock(&self.last_message).map(|at| at.elapsed())
     }
 
     /// Says why it ended, or is to end.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema::{
     ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest, InitializeResponse,
+    SessionUpdate, SubagentCapabilities,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::fate::Fate;
 use super::mask::Mask;
 use super::session::{Inbound, Session};
+use super::subagents::Owners;
 use super::{Server, lock, process, short};
 use crate::line::{LONGEST, Line, Lines};
 use crate::task::{self, AbortOnDrop};
@@ -73,6 +75,8 @@ struct Book {
     next: u64,
     waiting: HashMap<u64, Waiter>,
     sessions: HashMap<String, Weak<Session>>,
+    /// Whose sub-agents were told of.
+    sub_agents: Owners,
     /// Whether nothing comes any more.
     closed: bool,
 }
@@ -135,6 +139,7 @@ impl Peer {
         if answer.protocol_version != ProtocolVersion::V1 {
             return Err(format!("it speaks version {} of the protocol, not 1", answer.protocol_version));
         }
+        link.fate.connected();
         let title = answer.agent_info.map(|info| short(&format!("{} {}", info.name, info.version)));
         Ok(Arc::new(Peer {
             link,
@@ -220,7 +225,9 @@ impl Drop for PlaceOn {
 fn greeting() -> InitializeRequest {
     let files = FileSystemCapabilities::new().read_text_file(true).write_text_file(true);
     InitializeRequest::new(ProtocolVersion::V1)
-        .client_capabilities(ClientCapabilities::new().fs(files).terminal(true))
+        .client_capabilities(
+            ClientCapabilities::new().fs(files).terminal(true).subagents(SubagentCapabilities::new()),
+        )
         .client_info(Implementation::new("brigade", env!("CARGO_PKG_VERSION")))
 }
 
@@ -269,6 +276,7 @@ impl Link {
     }
 
     fn send(&self, message: &Value) {
+        self.fate.message_sent();
         let mut line = message.to_string();
         line.push('\n');
         let bytes = line.len();
@@ -290,13 +298,21 @@ impl Link {
         lock(&self.book).sessions.insert(session.id.clone(), Arc::downgrade(session));
     }
 
-    pub(super) fn leave(&self, session: &str) {
-        lock(&self.book).sessions.remove(session);
+    pub(super) fn leave(&self, session: &Arc<Session>) {
+        let mut book = lock(&self.book);
+        book.sessions.remove(&session.id);
+        book.sub_agents.leave(session);
     }
 
-    fn session(&self, params: &Value) -> Option<Arc<Session>> {
+    /// The session that a message is about, and the sub-agent of it, if it is about one.
+    fn session(&self, params: &Value) -> Option<(Arc<Session>, Option<String>)> {
         let id = params.get("sessionId").and_then(Value::as_str)?;
-        lock(&self.book).sessions.get(id).and_then(Weak::upgrade)
+        let book = lock(&self.book);
+        // A sub-agent cannot take the place of a session.
+        if let Some(session) = book.sessions.get(id) {
+            return Some((session.upgrade()?, None));
+        }
+        Some((book.sub_agents.of(id)?, Some(id.to_owned())))
     }
 
     /// Takes a line. A reason is one to end the process for.
@@ -371,24 +387,35 @@ impl Link {
 
     fn told(&self, method: &str, mut params: Value, bytes: usize) {
         if method == "session/update"
-            && let Some(session) = self.session(&params)
+            && let Some((session, sub_agent)) = self.session(&params)
             && let Some(update) = params.get_mut("update")
         {
             // What this version does not know is overlooked.
-            if let Ok(update) = serde_json::from_value(update.take()) {
-                session.take(Inbound::Update(Box::new(update)), bytes);
+            let Ok(update) = serde_json::from_value(update.take()) else { return };
+            if let SessionUpdate::SubagentUpdate(announced) = &update {
+                lock(&self.book).sub_agents.announce(&session, &announced.session_id.0);
+            }
+            // Nobody reads the words of a sub-agent, and there are many.
+            let is_work = matches!(
+                update,
+                SessionUpdate::SubagentUpdate(_)
+                    | SessionUpdate::ToolCall(_)
+                    | SessionUpdate::ToolCallUpdate(_)
+            );
+            if sub_agent.is_none() || is_work {
+                session.take(Inbound::Update { sub_agent, update: Box::new(update) }, bytes);
             }
         }
     }
 
     fn asked(&self, method: &str, id: Value, params: Value, bytes: usize) {
-        let Some(session) = self.session(&params) else {
+        let Some((session, sub_agent)) = self.session(&params) else {
             return match METHODS.contains(&method) {
                 true => self.refuse(&id, BAD_ARGUMENTS, "there is no such session"),
                 false => self.refuse(&id, NO_METHOD, "there is no such method"),
             };
         };
-        session.asked(method, id, params, bytes);
+        session.asked(method, id, params, sub_agent, bytes);
     }
 
     /// Tells all who wait that there is nothing to wait for.
@@ -396,6 +423,7 @@ impl Link {
         let (waiting, sessions) = {
             let mut book = lock(&self.book);
             book.closed = true;
+            book.sub_agents = Owners::default();
             (std::mem::take(&mut book.waiting), std::mem::take(&mut book.sessions))
         };
         drop(waiting);

@@ -8,7 +8,7 @@ use agent_client_protocol::v1::schema::{
     NewSessionRequest, NewSessionResponse, SessionConfigOptionCategory, SetSessionConfigOptionRequest,
     SetSessionModeRequest,
 };
-use brigade::external::{External, ExternalTool, Terms};
+use brigade::external::{External, ExternalTool, Reported, Terms};
 use brigade::model::{About, Chunk, Model, ModelError, Request};
 use brigade_core::permission::Mode;
 use brigade_core::{Price, SessionId};
@@ -21,7 +21,7 @@ use super::mask::Mask;
 use super::modes::{self, Chosen};
 use super::peer::{Peer, PlaceOn};
 use super::session::Session;
-use super::{Choice, Server, lock, short, tools, turn};
+use super::{Choice, Server, account, lock, short, tools, turn};
 use crate::task;
 
 /// The external agents of a runtime. Dropping it ends their processes.
@@ -117,6 +117,13 @@ impl External for Acp {
 
     fn tool(&self, name: &str) -> Option<&ExternalTool> {
         self.tools.get(name)
+    }
+
+    fn stopped<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Option<Reported>> {
+        Box::pin(async move {
+            let session = self.pool.session(session)?;
+            Some(account::account_after_stop(&session).await)
+        })
     }
 
     fn end(&self, session: &SessionId) {
@@ -274,7 +281,7 @@ impl Target {
         let answer: NewSessionResponse = serde_json::from_value(answer).map_err(|cause| {
             format!("its answer to session/new cannot be read: {}", peer.link.mask.short(&cause.to_string()))
         })?;
-        let session = Session::new(answer.session_id.0.to_string(), place);
+        let session = Session::new(answer.session_id.0.to_string(), place, self.server.workspace.clone());
         peer.link.enter(&session);
         let chosen = match self.mode_in(mode, &answer) {
             Ok((mode, warning)) => self

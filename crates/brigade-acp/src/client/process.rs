@@ -41,22 +41,23 @@ pub(super) fn start(
     let ending = fate.clone();
     let process = task::spawn(async move {
         ending.seal(match run.await {
-            Ok(finished) => end(&finished, &mask),
+            Ok(finished) => end(&finished, &mask, ending.since_last_message()),
             Err(error) => error.to_string(),
         });
     });
     Ok((stream, process))
 }
 
-/// How a process ended, and what it said about it.
-fn end(finished: &Finished, mask: &Mask) -> String {
+/// How a process ended, and what it said about it since it was sent its last message: older lines are no cause.
+fn end(finished: &Finished, mask: &Mask, since: Option<Duration>) -> String {
     let how = match finished.end {
         End::Exited(127) => "its program was not found".to_owned(),
         End::Exited(code) => format!("it ended with exit code {code}"),
         End::Signalled(signal) => format!("it was ended by signal {signal}"),
         End::TimedOut | End::Cancelled => "it was ended".to_owned(),
     };
-    let said = String::from_utf8_lossy(&finished.output);
+    let said = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
+    let said = String::from_utf8_lossy(said);
     let Some(said) = text::complaint(&said) else { return how };
     format!("{how}: {}", mask.short(said))
 }

@@ -1,19 +1,22 @@
 //! A session on a process: what it said and nobody has heard yet, and what it asked and nobody has answered yet.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_client_protocol::v1::schema::{CancelNotification, CloseSessionRequest, SessionUpdate};
+use agent_client_protocol::v1::schema::{CancelNotification, CloseSessionRequest, MessageId, SessionUpdate};
 use brigade::external::Reported;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use super::ask::Question;
 use super::calls::Calls;
+use super::denied::Denied;
 use super::lock;
 use super::peer::{BAD_ARGUMENTS, Link, NO_METHOD, PlaceOn, REFUSED, Suspicion};
+use super::subagents::SubAgents;
 use super::terminal::Terminals;
 
 /// How many things may be unheard, and how many bytes of them.
@@ -28,8 +31,8 @@ const CLOSE_TIME: Duration = Duration::from_secs(2);
 
 /// What comes from the process.
 pub(super) enum Inbound {
-    /// It tells what it does.
-    Update(Box<SessionUpdate>),
+    /// It tells what it does, or what one of its sub-agents does.
+    Update { sub_agent: Option<String>, update: Box<SessionUpdate> },
     /// It wants something of us.
     Question(Box<Question>),
     /// The prompt is over.
@@ -65,10 +68,18 @@ pub(super) struct Notes {
     pub(super) delivered: usize,
     /// What it said since the prompt, as far as it is kept.
     pub(super) said: String,
+    /// The message that its last words belong to.
+    pub(super) message: Option<MessageId>,
+    /// The permissions that it was denied since the prompt.
+    pub(super) denied: Denied,
     /// What it asked and nobody has answered, by the name of the call that stands for it.
     pub(super) open: BTreeMap<String, Question>,
     /// What it told of its own tool calls.
     pub(super) calls: Calls,
+    /// What it told of its sub-agents.
+    pub(super) sub_agents: SubAgents,
+    /// The folder that it works in.
+    pub(super) root: PathBuf,
     /// The number of the last question.
     pub(super) asked: u64,
     /// What it has reported so far.
@@ -80,7 +91,7 @@ pub(super) struct Notes {
 }
 
 impl Session {
-    pub(super) fn new(id: String, place: PlaceOn) -> Arc<Session> {
+    pub(super) fn new(id: String, place: PlaceOn, root: PathBuf) -> Arc<Session> {
         let (unheard, inbox) = mpsc::channel(MOST_UNHEARD);
         Arc::new(Session {
             id,
@@ -92,7 +103,7 @@ impl Session {
             works: watch::Sender::new(false),
             told_to_stop: AtomicBool::new(false),
             questions: AtomicUsize::new(0),
-            notes: Mutex::default(),
+            notes: Mutex::new(Notes { root, ..Notes::default() }),
             terminals: Terminals::default(),
         })
     }
@@ -108,8 +119,8 @@ impl Session {
                 self.works.send_replace(false);
             }
             // Between prompts there is nobody to hear it.
-            Inbound::Update(_) if !*self.works.borrow() => return,
-            Inbound::Update(_) | Inbound::Question(_) => {}
+            Inbound::Update { .. } if !*self.works.borrow() => return,
+            Inbound::Update { .. } | Inbound::Question(_) => {}
         }
         let bytes_now = self.bytes.fetch_add(bytes, Ordering::SeqCst).saturating_add(bytes);
         if bytes_now > MOST_UNHEARD_BYTES || self.unheard.try_send((inbound, bytes)).is_err() {
@@ -151,7 +162,14 @@ impl Session {
     }
 
     /// A request of the agent: terminals answer for themselves, all else is for the driver to decide.
-    pub(super) fn asked(self: &Arc<Session>, method: &str, id: Value, params: Value, bytes: usize) {
+    pub(super) fn asked(
+        self: &Arc<Session>,
+        method: &str,
+        id: Value,
+        params: Value,
+        sub_agent: Option<String>,
+        bytes: usize,
+    ) {
         if let Some(answer) = self.terminals.asked(self, method, &id, &params) {
             return match answer {
                 Ok(Some(answer)) => self.link().answer(&id, &answer),
@@ -159,7 +177,7 @@ impl Session {
                 Err(cause) => self.link().refuse(&id, BAD_ARGUMENTS, &cause),
             };
         }
-        let question = match Question::read(method, id.clone(), params) {
+        let question = match Question::read(method, id.clone(), params, sub_agent) {
             None => return self.link().refuse(&id, NO_METHOD, "there is no such method"),
             Some(Err(cause)) => return self.link().refuse(&id, BAD_ARGUMENTS, &cause),
             Some(Ok(question)) => question,
@@ -181,6 +199,8 @@ impl Session {
             let mut notes = lock(&self.notes);
             notes.prompted = true;
             notes.said.clear();
+            notes.message = None;
+            notes.denied = Denied::default();
         }
         self.told_to_stop.store(false, Ordering::SeqCst);
         self.works.send_replace(true);
@@ -219,6 +239,6 @@ impl Session {
             let request = CloseSessionRequest::new(self.id.clone());
             let _ = tokio::time::timeout(CLOSE_TIME, self.link().request("session/close", &request)).await;
         }
-        self.link().leave(&self.id);
+        self.link().leave(&self);
     }
 }

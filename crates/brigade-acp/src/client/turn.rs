@@ -2,30 +2,27 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use agent_client_protocol::v1::schema::{
     ContentBlock, PromptRequest, PromptResponse, StopReason, TextContent,
 };
 use brigade::external::{INTERRUPTED, Reported};
 use brigade::model::{Chunk, ModelError, Request};
-use brigade_core::account::Account;
 use brigade_core::message::Stop;
 use brigade_core::permission::Mode;
-use brigade_core::{Amount, Message, Purpose, Usage};
+use brigade_core::{Message, Purpose};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::Value;
 
+use super::account::{account, account_after_stop, learn, untold};
 use super::ask::Question;
+use super::calls::Doing;
 use super::lock;
 use super::mask::Mask;
 use super::pool::{Opened, Pool, Target};
 use super::session::{Inbound, Session};
-use super::update::Told;
-
-/// How long an agent that was told to stop is listened to: less than the least time that a last word has.
-const REST_TIME: Duration = Duration::from_secs(1);
+use super::update::{Told, call_key};
 
 /// The stream of one reply.
 pub(super) fn stream(
@@ -87,6 +84,12 @@ impl Turn {
         let cause = Mask::of(&self.target.server).hide(cause);
         let cause = format!("the external agent '{}' failed: {cause}", self.target.place);
         self.out.push_back(Err(ModelError::Fatal(cause)));
+    }
+
+    /// Fails with what the agent had reported as used until then.
+    fn fail_at_work(&mut self, session: &Session, cause: &str) {
+        self.out.push_back(Ok(Chunk::Reported(account(session, None))));
+        self.fail(cause);
     }
 
     /// It has accounted for its work, and there is no result.
@@ -154,7 +157,12 @@ impl Turn {
         }
         for (name, question) in open {
             match results.iter().find(|result| result.provider_id.as_ref() == Some(&name)) {
-                Some(result) => question.settle(session.link(), &result.output),
+                Some(result) => {
+                    if result.output.is_error() {
+                        note_denial(session, &question, result.output.text.as_str());
+                    }
+                    question.settle(session.link(), &result.output);
+                }
                 None => question.refuse(session.link(), "it was not seen to"),
             }
         }
@@ -172,26 +180,8 @@ impl Turn {
     async fn last_word(&mut self, known: Option<Arc<Session>>) {
         let mut said = String::new();
         if let Some(session) = known {
-            session.cancel();
-            let mut end = None;
-            let rest = async {
-                let mut told = Told::default();
-                while lock(&session.notes).prompted {
-                    match session.next().await {
-                        Ok(Inbound::Update(update)) => {
-                            let _ = told.take(*update, &mut lock(&session.notes), &mut Vec::new());
-                        }
-                        Ok(Inbound::Question(question)) => question.cancel(session.link()),
-                        Ok(Inbound::Ended(answer)) => {
-                            end = answer.ok().and_then(|answer| serde_json::from_value(answer).ok());
-                            lock(&session.notes).prompted = false;
-                        }
-                        Ok(Inbound::Lost) | Err(_) => lock(&session.notes).prompted = false,
-                    }
-                }
-            };
-            let _ = tokio::time::timeout(REST_TIME, rest).await;
-            self.out.push_back(Ok(Chunk::Reported(account(&session, end.as_ref()))));
+            let reported = account_after_stop(&session).await;
+            self.out.push_back(Ok(Chunk::Reported(reported)));
             said = lock(&session.notes).said.trim().to_owned();
         }
         if said.is_empty() {
@@ -202,17 +192,21 @@ impl Turn {
 
     async fn listen(&mut self, mut listening: Box<Listening>) {
         match listening.session.next().await {
-            Err(cause) => self.fail(&cause),
-            Ok(Inbound::Update(update)) => {
+            Err(cause) => self.fail_at_work(&listening.session, &cause),
+            Ok(Inbound::Update { sub_agent, update }) => {
                 let mut chunks = Vec::new();
-                let taken = listening.told.take(*update, &mut lock(&listening.session.notes), &mut chunks);
+                let taken = {
+                    let notes = &mut lock(&listening.session.notes);
+                    listening.told.take(sub_agent.as_deref(), *update, notes, &mut chunks)
+                };
                 self.out.extend(chunks.into_iter().map(Ok));
                 match taken {
                     Ok(()) => self.step = Step::Listen(listening),
-                    Err(cause) => self.fail(&cause),
+                    Err(cause) => self.fail_at_work(&listening.session, &cause),
                 }
             }
             Ok(Inbound::Question(question)) if self.request.tools.is_empty() => {
+                note_denial(&listening.session, &question, NO_TOOLS);
                 question.refuse(listening.session.link(), "this agent was lent no tools");
                 self.step = Step::Listen(listening);
             }
@@ -221,7 +215,7 @@ impl Turn {
             Ok(Inbound::Lost) => {
                 let cause = listening.session.link().fate.last_words().await;
                 lock(&listening.session.notes).prompted = false;
-                self.fail(&cause);
+                self.fail_at_work(&listening.session, &cause);
             }
         }
     }
@@ -256,14 +250,24 @@ impl Turn {
 
     /// Makes a call of a question; whether that could be done.
     fn put(&mut self, session: &Session, question: Question) -> bool {
-        let (name, known) = {
-            let mut notes = lock(&session.notes);
-            notes.asked += 1;
-            let known = question.about().and_then(|about| notes.calls.get(about)).cloned();
-            (format!("q{}", notes.asked), known)
-        };
         let server = &self.target.server;
-        match question.call(&server.name, &name, &server.workspace, known) {
+        let (name, doing, directory, asker) = {
+            let notes = &mut *lock(&session.notes);
+            notes.asked += 1;
+            let doing = question.about().map(|call| {
+                let key = call_key(question.sub_agent(), &call.tool_call_id.0);
+                // A call that was not told of before may be another one each time, whatever its id.
+                match notes.calls.get(&key) {
+                    Some(_) => notes.calls.learn(&key, &call.fields),
+                    None => Doing::of(&call.fields),
+                }
+            });
+            let directory = question.sub_agent().and_then(|id| notes.sub_agents.directory(id));
+            let directory = directory.unwrap_or(&server.workspace).to_owned();
+            let asker = question.sub_agent().map(|id| notes.sub_agents.label(id));
+            (format!("q{}", notes.asked), doing, directory, asker)
+        };
+        match question.call(&server.name, &name, &directory, doing, asker) {
             Ok((tool, arguments)) => {
                 self.out.push_back(Ok(Chunk::Call { name: tool, provider_id: Some(name.clone()) }));
                 self.out.push_back(Ok(Chunk::Arguments(arguments.to_string())));
@@ -271,6 +275,7 @@ impl Turn {
                 true
             }
             Err(cause) => {
+                note_denial(session, &question, &cause);
                 question.refuse(session.link(), &cause);
                 false
             }
@@ -281,13 +286,18 @@ impl Turn {
         let session = listening.session.clone();
         lock(&session.notes).prompted = false;
         listening.is_whole = true;
+        let denied = lock(&session.notes).denied.note();
         let answer = match answer.map(serde_json::from_value::<PromptResponse>) {
             Ok(Ok(answer)) => answer,
             Ok(Err(cause)) => {
                 let cause = session.link().mask.short(&cause.to_string());
-                return self.fail(&format!("the end of its reply cannot be read: {cause}"));
+                return self.fail_at_work(&session, &format!("the end of its reply cannot be read: {cause}"));
             }
-            Err(cause) => return self.fail(&cause),
+            Err(cause) if let Some(denied) = denied => {
+                let words = format!("{denied}\n(then the external agent failed: {cause})");
+                return self.conclude(*listening, Stop::Denied, Some(words), account(&session, None));
+            }
+            Err(cause) => return self.fail_at_work(&session, &cause),
         };
         if answer.stop_reason == StopReason::EndTurn
             && let Some(words) = listening.later.take()
@@ -302,22 +312,37 @@ impl Turn {
         }
         let reported = account(&session, Some(&answer));
         let (stop, words) = match answer.stop_reason {
-            StopReason::EndTurn => (Stop::End, None),
+            // An agent that was lent no tools was not meant to do more.
+            StopReason::EndTurn => (Stop::End, denied.filter(|_| !self.request.tools.is_empty())),
+            StopReason::Refusal | StopReason::Cancelled if denied.is_some() => (Stop::Denied, denied),
             StopReason::MaxTokens => (Stop::Length, None),
             StopReason::Refusal => (Stop::Refusal, None),
             StopReason::MaxTurnRequests => {
-                (Stop::End, Some("(incomplete: the external agent reached its own limit of requests)"))
+                let words = "(incomplete: the external agent reached its own limit of requests)";
+                (Stop::End, Some(words.to_owned()))
             }
             StopReason::Cancelled => return self.ended_badly(reported, "it says that it was cancelled"),
             _ => return self.ended_badly(reported, "it stopped for a reason that is not known here"),
         };
+        self.conclude(*listening, stop, words, reported);
+    }
+
+    /// Ends the reply with what the agent said and with our own words about that.
+    fn conclude(&mut self, mut listening: Listening, stop: Stop, words: Option<String>, reported: Reported) {
+        let mut text = String::new();
         if !listening.told.spoke() {
-            let said = lock(&session.notes).said.trim().to_owned();
-            let said = if said.is_empty() && words.is_none() { SILENT.to_owned() } else { said };
-            self.out.push_back(Ok(Chunk::Text(said)));
+            text = lock(&listening.session.notes).said.trim().to_owned();
+            if text.is_empty() && words.is_none() {
+                SILENT.clone_into(&mut text);
+            }
         }
         if let Some(words) = words {
-            self.out.push_back(Ok(Chunk::Text(format!("\n\n{words}"))));
+            let separator = if listening.told.spoke() || !text.is_empty() { "\n\n" } else { "" };
+            text.push_str(separator);
+            text.push_str(&words);
+        }
+        if !text.is_empty() {
+            self.out.push_back(Ok(Chunk::Text(text)));
         }
         self.out.extend(std::mem::take(&mut listening.told).finish().map(Ok));
         self.out.push_back(Ok(Chunk::Reported(reported)));
@@ -328,59 +353,19 @@ impl Turn {
 /// What stands for an answer without a word.
 const SILENT: &str = "(the external agent ended without a word)";
 
-/// Takes down what the end of a prompt says of what was used. It counts over the whole session.
-fn learn(session: &Session, end: &PromptResponse) {
-    let said = &mut lock(&session.notes).reported;
-    let account = end.meta.as_ref().and_then(|meta| Account::in_meta(meta).ok().flatten());
-    if let Some(account) = account {
-        let usage = Usage { input: account.input_tokens, output: account.output_tokens, ..Usage::default() };
-        said.usage = Some(usage);
-        said.usd = Some(account.usd);
-        said.agents = Some(account.agents);
-        said.in_doubt = Amount {
-            tokens: account.tokens_in_doubt,
-            usd: account.usd_in_doubt,
-            agents: account.agents_in_doubt,
-        };
-    }
-    if let Some(usage) = &end.usage {
-        let cache_read = usage.cached_read_tokens.unwrap_or(0);
-        let cache_write = usage.cached_write_tokens.unwrap_or(0);
-        let output = usage.output_tokens.saturating_add(usage.thought_tokens.unwrap_or(0));
-        said.usage = Some(Usage { input: usage.input_tokens, output, cache_read, cache_write });
-    }
-}
+/// Why a single answer has no permissions, and what gives them.
+const NO_TOOLS: &str = "this agent was lent no tools. Delegate to it with a role or an agent file that has `acp`, which lends it \
+                        tools";
 
-/// What the agent reported and nobody was told yet.
-fn untold(session: &Session) -> Reported {
-    let notes = lock(&session.notes);
-    let (now, before) = (notes.reported, notes.passed_on);
-    let less = |now: Option<u64>, before: Option<u64>| now.map(|now| now.saturating_sub(before.unwrap_or(0)));
-    let old = before.usage.unwrap_or_default();
-    let usage = now.usage.map(|now| Usage {
-        input: now.input.saturating_sub(old.input),
-        output: now.output.saturating_sub(old.output),
-        cache_read: now.cache_read.saturating_sub(old.cache_read),
-        cache_write: now.cache_write.saturating_sub(old.cache_write),
-    });
-    Reported {
-        usage,
-        usd: less(now.usd, before.usd),
-        agents: less(now.agents, before.agents),
-        in_doubt: now.in_doubt.minus(before.in_doubt),
-        is_over: false,
+/// Remembers a permission that the agent is denied.
+fn note_denial(session: &Session, question: &Question, why: &str) {
+    let notes = &mut *lock(&session.notes);
+    if let Some(call) = question.about() {
+        let key = call_key(question.sub_agent(), &call.tool_call_id.0);
+        let told = notes.calls.get(&key).cloned().unwrap_or_default();
+        let brief = told.and_then(Doing::of(&call.fields)).brief(&notes.root);
+        notes.denied.add(&brief, why);
     }
-}
-
-/// What is to be told now; with the end of the prompt it is all there is.
-fn account(session: &Session, end: Option<&PromptResponse>) -> Reported {
-    if let Some(end) = end {
-        learn(session, end);
-    }
-    let untold = untold(session);
-    let mut notes = lock(&session.notes);
-    notes.passed_on = notes.reported;
-    Reported { is_over: end.is_some(), ..untold }
 }
 
 fn users(messages: &[Message]) -> Vec<&str> {

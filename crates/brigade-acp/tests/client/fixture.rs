@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// The variable with the file that the agent writes down what happens in.
 pub(crate) const NOTES: &str = "FIXTURE_NOTES";
-/// The variable that says how the agent begins: `silent`, `no-session`, `exit`, `old`, `closes`.
+/// The variable that says how the agent begins: `silent`, `no-session`, `exit`, `old`, `closes`, `grumbles`.
 pub(crate) const START: &str = "FIXTURE_START";
 
 #[derive(Clone)]
@@ -46,6 +46,9 @@ pub(crate) fn serve() {
         std::io::stderr().write_all(b"no licence found\n").unwrap();
         std::process::exit(4);
     }
+    if start == "grumbles" {
+        std::io::stderr().write_all(b"Error: the cache is cold\n").unwrap();
+    }
     let mut sessions = 0;
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
@@ -63,6 +66,7 @@ pub(crate) fn serve() {
             Some("initialize") if start == "silent" => {}
             Some("initialize") => {
                 assert_eq!(params["protocolVersion"], 1);
+                note(&format!("client {}", params["clientCapabilities"]));
                 let version = if start == "old" { 0 } else { 1 };
                 let closes = if start == "closes" { json!({"close": {}}) } else { json!({}) };
                 agent.answer(
@@ -200,7 +204,11 @@ struct Prompt {
 
 impl Prompt {
     fn update(&self, update: Value) {
-        let params = json!({"sessionId": self.session, "update": update});
+        self.update_of(&self.session, update);
+    }
+
+    fn update_of(&self, session: &str, update: Value) {
+        let params = json!({"sessionId": session, "update": update});
         self.agent.send(&json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
     }
 
@@ -300,6 +308,31 @@ impl Prompt {
                     self.update(call);
                 }
                 "request" => self.request(serde_json::from_str(rest).unwrap()),
+                // Any update of this session, or of the sub-agent that comes first.
+                "update" => self.update(serde_json::from_str(rest).unwrap()),
+                "child" => {
+                    let (child, update) = rest.split_once(' ').unwrap();
+                    self.update_of(child, serde_json::from_str(update).unwrap());
+                }
+                "child-asks" => {
+                    let (child, call) = rest.split_once(' ').unwrap();
+                    let call = serde_json::from_str(call).unwrap();
+                    let answer = self.agent.ask("session/request_permission", permission(child, call));
+                    self.say(&format!("chosen {}\n", answer["result"]["outcome"]["optionId"]));
+                }
+                "message" => {
+                    let (id, text) = rest.split_once(' ').unwrap();
+                    let content = json!({"type": "text", "text": text});
+                    let message =
+                        json!({"sessionUpdate": "agent_message_chunk", "messageId": id, "content": content});
+                    self.update(message);
+                }
+                // Asks, and says nothing about the answer.
+                "ask" => {
+                    let call = serde_json::from_str(rest).unwrap();
+                    self.agent.ask("session/request_permission", permission(&self.session, call));
+                }
+                "vanish" => std::process::exit(5),
                 "crowd" => {
                     let locations: Value =
                         (0..300_000).map(|index| json!({"path": format!("/{index}")})).collect();
@@ -415,9 +448,13 @@ impl Prompt {
 
     /// Asks for permission to do this.
     fn request(&self, call: Value) {
-        let options = [("always", "allow_always"), ("yes", "allow_once"), ("no", "reject_once")]
-            .map(|(id, kind)| json!({"optionId": id, "name": id, "kind": kind}));
-        let answer = self.ask("session/request_permission", json!({"toolCall": call, "options": options}));
-        self.say(&format!("chosen {}\n", answer.unwrap()["outcome"]["optionId"]));
+        let answer = self.agent.ask("session/request_permission", permission(&self.session, call));
+        self.say(&format!("chosen {}\n", answer["result"]["outcome"]["optionId"]));
     }
+}
+
+fn permission(session: &str, call: Value) -> Value {
+    let options = [("always", "allow_always"), ("yes", "allow_once"), ("no", "reject_once")]
+        .map(|(id, kind)| json!({"optionId": id, "name": id, "kind": kind}));
+    json!({"sessionId": session, "toolCall": call, "options": options})
 }

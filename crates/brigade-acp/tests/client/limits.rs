@@ -157,6 +157,34 @@ async fn a_cancel_reaches_it_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_it_used_is_kept_when_the_user_cancels() {
+    // It says what it used in its answer to the cancel, or before it and then not at all.
+    for (orders, tokens) in [("!spend 500\n!say half\n!wait", 510), ("!spend 500\n!say half\n!hang", 0)] {
+        let stage = stage(&[orders], |_, _| {});
+        let runtime = stage.runtime();
+        let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
+        until("it is asked", || notes(&stage).contains("prompt")).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        runtime.cancel(&run.session().clone(), "the user").await.unwrap();
+        let ending = end(run).await.unwrap();
+        assert!(matches!(ending.outcome.status, Status::Cancelled { .. }), "{:?}", ending.outcome);
+        let reported = Amount { tokens, usd: 250_000_000, agents: 0 };
+        assert_eq!(
+            (child_end(&stage, &ending).await.1.reported, ending.spent.reported),
+            (reported, reported)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_it_used_is_kept_when_it_dies() {
+    let stage = stage(&["!spend 500\n!say half\n!die"], |_, _| {});
+    let ending = stage.run().await;
+    let reported = Amount { tokens: 0, usd: 250_000_000, agents: 0 };
+    assert_eq!(child_end(&stage, &ending).await.1.reported, reported);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_is_told_where_it_stands() {
     let told = async |tokens: u64, agents: u64| {
         let stage = stage(&["!meta"], move |settings, server| {

@@ -157,7 +157,7 @@ async fn chosen(orders: &[&str], mode: Mode) -> Vec<String> {
         _ => None,
     });
     let said = said.collect::<String>();
-    let answers = said.split("chosen ").skip(1);
+    let answers = said.lines().filter_map(|line| line.strip_prefix("chosen "));
     answers.map(|part| part.split('"').nth(1).unwrap_or("none").to_owned()).collect()
 }
 

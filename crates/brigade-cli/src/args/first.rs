@@ -43,7 +43,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 pub(crate) struct Init {
     /// The model: PROVIDER/MODEL, or script:FILE for a scripted one
-    #[arg(long, value_name = "MODEL")]
+    #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// What agents may do without asking: plan (only read), ask (what rules allow), edit (also edit files), auto (all
     /// that no rule forbids)

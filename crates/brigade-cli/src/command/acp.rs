@@ -13,13 +13,13 @@ use brigade_core::permission::Mode;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::fs::File;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Mutex;
 
 use super::run::named_agent;
 use crate::args::{Acp, Flags, Global};
 use crate::engine;
 use crate::failure::{Exit, Failure};
+use crate::follow::Interrupts;
 use crate::output;
 use crate::safe;
 use crate::settings::{Key, Settings};
@@ -41,19 +41,11 @@ pub(crate) fn run(global: Global, acp: Acp) -> Result<Exit, Failure> {
 }
 
 async fn serve(host: Arc<Person>) -> Result<Exit, Failure> {
-    let unheard = |error| Failure::failed(format!("no signals can be heard: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(unheard)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(unheard)?;
+    let mut interrupts = Interrupts::listen(host.store.clone())?;
     let unusable = |error| Failure::failed(format!("standard input and output cannot be used: {error}"));
     let input = file(io::stdin().as_fd()).map_err(unusable)?;
     let output = file(io::stdout().as_fd()).map_err(unusable)?;
-    let stop = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    };
-    agent::serve(host, input, output, stop).await;
+    agent::serve(host, input, output, interrupts.next()).await;
     Ok(Exit::Done)
 }
 
@@ -92,7 +84,7 @@ impl Person {
         let mut settings = Settings::for_run(&self.global, &flags)?;
         ask_through_client(&mut settings);
         let servers = self.servers_of(&settings).await?;
-        let runtime = engine::runtime(&settings, self.store.clone(), &servers)?;
+        let runtime = engine::runtime(&settings, self.store.clone(), &servers).await?;
         let agent = named_agent(&settings, &runtime.settings().agents)?;
         let has_model = agent.as_ref().is_some_and(|agent| agent.model.is_some() || agent.provider.is_some());
         if settings.model.is_none() && !has_model {

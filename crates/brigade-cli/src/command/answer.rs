@@ -1,11 +1,12 @@
 //! `brigade answer`: answers what agents ask, whoever runs them.
 
-use std::io::BufRead;
+mod talk;
 
 use brigade::mcp::Servers;
-use brigade::{RunError, Runtime, Store};
+use brigade::{RunError, Runtime, Store, Workspace};
+use brigade_core::event::Answer as Given;
 use brigade_core::view::{Question, Tree};
-use brigade_core::{CallId, SessionId};
+use brigade_core::{CallId, Event, Record, SessionId};
 use serde_json::{Value, json};
 
 use super::tell::is_run;
@@ -17,10 +18,11 @@ use crate::failure::{Exit, Failure};
 use crate::finish::store_flag;
 use crate::named;
 use crate::output;
-use crate::render::question;
+use crate::preview::{self, Preview};
+use crate::render::question::{self, Length, Look};
 use crate::safe;
-use crate::settings::Settings;
-use crate::terminal;
+use crate::settings::{Instructions, Settings};
+use crate::terminal::{self, Colour};
 use crate::units;
 
 /// Which questions are meant.
@@ -37,24 +39,26 @@ pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, Failure> {
         ));
     }
     let mut settings = Settings::of_the_person(global)?;
+    // No agent is told anything here.
+    settings.instructions = Instructions::None;
     engine::many_threads()?.block_on(async {
-        let store = engine::store(&settings)?;
+        let store = engine::store_of_sessions(&settings)?;
         let wanted = wanted(&*store, &answer.id).await?;
         if let Some(folder) =
             engine::recorded_folder(&*store, &wanted.session).await?.filter(|folder| folder.is_dir())
         {
             settings.folder = folder;
         }
-        let runtime = engine::runtime(&settings, store, &Servers::default())?;
-        let tree = read(&**runtime.store(), &wanted.session).await?;
-        let open = open(&tree, &wanted);
+        let runtime = engine::runtime(&settings, store, &Servers::default()).await?;
+        let tree = read(&**runtime.store(), &wanted).await?;
         if !answer.words.is_empty() {
-            return give(global, &runtime, &open, answer).await;
+            return give(global, &runtime, &tree, answer).await;
         }
-        if global.output_format == OutputFormat::Text && terminal::can_ask() && !open.is_empty() {
-            return talk(&runtime, &wanted).await;
+        let is_open = tree.questions().next().is_some();
+        if global.output_format == OutputFormat::Text && terminal::can_ask() && is_open {
+            return talk::talk(&runtime, &wanted, &settings.environment).await;
         }
-        list(global, &tree, &open, answer)
+        list(global, &tree, &runtime.settings().workspace, answer)
     })
 }
 
@@ -66,40 +70,40 @@ async fn wanted(store: &dyn Store, id: &str) -> Result<Wanted, Failure> {
     Ok(Wanted { session, call })
 }
 
-async fn read(store: &dyn Store, session: &SessionId) -> Result<Tree, Failure> {
-    let records = store.tail(&session.root_id(), 0, usize::MAX).await?;
-    if !records.iter().any(|record| record.session == *session) {
+/// The tree around a session, with no other questions than those that are meant.
+async fn read(store: &dyn Store, wanted: &Wanted) -> Result<Tree, Failure> {
+    let mut records = store.tail(&wanted.session.root_id(), 0, usize::MAX).await?;
+    if !records.iter().any(|record| record.session == wanted.session) {
         // The store says best what it does not have.
-        store.read(session, 0).await?;
+        store.read(&wanted.session, 0).await?;
     }
+    records.retain(|record| is_meant(record, wanted));
     Ok(Tree::fold(&records))
 }
 
-fn open<'a>(tree: &'a Tree, wanted: &Wanted) -> Vec<&'a Question> {
-    let is_meant = |open: &&Question| match wanted.call {
-        Some(call) => open.session == wanted.session && open.call == call,
-        None => wanted.session.contains(&open.session),
-    };
-    tree.questions().filter(is_meant).collect()
+/// Whether a record is anything but a question that is not meant.
+fn is_meant(record: &Record, wanted: &Wanted) -> bool {
+    match (&record.event, wanted.call) {
+        (Event::Asked { call, .. }, Some(meant)) => record.session == wanted.session && *call == meant,
+        (Event::Asked { .. }, None) => wanted.session.contains(&record.session),
+        _ => true,
+    }
 }
 
 /// Gives the answer that was typed with the command.
-async fn give(
-    global: &Global,
-    runtime: &Runtime,
-    open: &[&Question],
-    answer: &Answer,
-) -> Result<Exit, Failure> {
-    let [first, rest @ ..] = open else {
+async fn give(global: &Global, runtime: &Runtime, tree: &Tree, answer: &Answer) -> Result<Exit, Failure> {
+    let open: Vec<&Question> = tree.questions().collect();
+    let [first, rest @ ..] = open.as_slice() else {
         return Err(Failure::failed(format!(
-            "nothing is asked in {}; it may have been answered already",
+            "no question is open in {}; it may have been answered already",
             safe::line(&answer.id)
         )));
     };
     let line = answer.words.join(" ");
     let (given, scope) = dialogue::answer(&line, first.always.as_deref()).map_err(Failure::usage)?;
     if !rest.is_empty() && scope == Scope::One {
-        let names: Vec<String> = open.iter().map(|open| format!("  {}", named(open))).collect();
+        let name = |open: &&Question| format!("  {}  {}", open.name(), question::headline(open, tree));
+        let names: Vec<String> = open.iter().map(name).collect();
         return Err(Failure::usage(format!(
             "{} questions are open; name one of them, or answer all with `yes all` or `no all`:\n{}",
             open.len(),
@@ -107,18 +111,17 @@ async fn give(
         )));
     }
     let mut answered = Vec::new();
-    for open in open {
+    for open in &open {
         match runtime.answer(&open.session, open.call, given.clone(), "the person").await {
             Ok(()) => answered.push(open.name()),
-            // Somebody else was faster with one of several.
-            Err(error @ RunError::NotAsked { .. }) if !rest.is_empty() => {
-                output::note(&error.to_string());
+            Err(RunError::NotAsked { .. }) if !rest.is_empty() => {
+                output::note(&too_late(open, tree));
                 continue;
             }
             Err(error) => return Err(error.into()),
         }
         if global.output_format == OutputFormat::Text {
-            output::note(&format!("{} is answered", open.name()));
+            output::note(&confirmation(open, tree, &given));
         }
     }
     if global.output_format != OutputFormat::Text {
@@ -127,75 +130,59 @@ async fn give(
     let root = first.session.root_id();
     if !is_run(&**runtime.store(), &root).await? {
         let store = store_flag(global);
-        output::note(&format!("Nobody runs {root} now; it counts from: brigade resume {root}{store}"));
+        output::note(&format!(
+            "The run is not active. The answer takes effect with: brigade resume {root}{store}"
+        ));
     }
     Ok(Exit::Done)
 }
 
-/// Puts one question after the other, until there is none, or the person has enough.
-async fn talk(runtime: &Runtime, wanted: &Wanted) -> Result<Exit, Failure> {
-    let mut skipped: Vec<String> = Vec::new();
-    loop {
-        let tree = read(&**runtime.store(), &wanted.session).await?;
-        let all = open(&tree, wanted);
-        let Some(current) = all.iter().find(|open| !skipped.contains(&open.name())) else { break };
-        output::note(&question::lines(current, &tree, terminal::size().0).join("\n"));
-        let choices = dialogue::choices(current, all.len(), terminal::size().0);
-        output::note(&format!("{}\nEnter alone leaves it open.", choices.join("\n")));
-        output::paint("> ");
-        let mut line = String::new();
-        let read = std::io::stdin().lock().read_line(&mut line);
-        if read.map_err(|error| Failure::failed(format!("the answer cannot be read: {error}")))? == 0 {
-            break;
-        }
-        if line.trim().is_empty() {
-            skipped.push(current.name());
-            continue;
-        }
-        let (answer, scope) = match dialogue::answer(&line, current.always.as_deref()) {
-            Ok(answer) => answer,
-            Err(words) => {
-                output::note(&words);
-                continue;
-            }
-        };
-        let meant = if scope == Scope::All { all.clone() } else { vec![*current] };
-        for open in meant {
-            // Somebody else may have been faster.
-            if let Err(error) = runtime.answer(&open.session, open.call, answer.clone(), "the person").await {
-                output::note(&error.to_string());
-            }
-        }
+/// What an answer means for the agent that asked.
+fn confirmation(open: &Question, tree: &Tree, given: &Given) -> String {
+    let (who, action) = (question::lineage(open, tree), question::action(open));
+    match given {
+        Given::Once => format!("{who} may {action} this once."),
+        Given::Always(rule) => format!("{who} may {action}, and is always allowed {}.", safe::line(rule)),
+        Given::Deny { word: None } => format!("{who} may not {action}."),
+        Given::Deny { word: Some(word) } => format!("{who} may not {action}: {}", safe::line(word)),
     }
-    Ok(Exit::Done)
 }
 
-fn list(global: &Global, tree: &Tree, open: &[&Question], answer: &Answer) -> Result<Exit, Failure> {
+/// Said if another answer came first.
+fn too_late(open: &Question, tree: &Tree) -> String {
+    format!("{}: this was answered already.", question::headline(open, tree))
+}
+
+fn list(global: &Global, tree: &Tree, workspace: &Workspace, answer: &Answer) -> Result<Exit, Failure> {
     if global.output_format != OutputFormat::Text {
-        let questions: Vec<Value> = open.iter().map(|open| as_json(open, tree)).collect();
+        let questions: Vec<Value> = tree.questions().map(|open| as_json(open, tree, workspace)).collect();
         output::json(&json!({ "type": "questions", "questions": questions }))?;
         return Ok(Exit::Done);
     }
-    if open.is_empty() {
-        output::note(&format!("nothing is asked in {}", safe::line(&answer.id)));
+    if tree.questions().next().is_none() {
+        output::note(&format!("no question is open in {}", safe::line(&answer.id)));
     }
-    for open in open {
+    let columns = terminal::room_for_results();
+    let look = Look { columns, colour: Colour::Off, workspace: Some(workspace), length: Length::Whole };
+    for open in tree.questions() {
         let left = units::elapsed(open.until.saturating_sub(clock::now()));
-        output::text(&format!(
-            "{}\n  brigade answer {}{} yes|always|no [WORDS]   (no in {left})",
-            question::lines(open, tree, terminal::room_for_results()).join("\n"),
-            open.name(),
-            store_flag(global)
-        ))?;
+        let mut lines = question::lines(open, tree, look).lines;
+        let always = if open.always.is_some() { "always|" } else { "" };
+        let (name, store) = (open.name(), store_flag(global));
+        lines.push(format!("  brigade answer {name}{store} yes|{always}no [REASON]   (denied in {left})"));
+        if let Some(rule) = &open.always {
+            lines.push(format!("  always allows {}", safe::line(rule)));
+        }
+        output::text(&lines.join("\n"))?;
     }
     Ok(Exit::Done)
 }
 
-fn named(open: &Question) -> String {
-    format!("{}  {}", open.name(), safe::line(open.tool()))
-}
-
-fn as_json(open: &Question, tree: &Tree) -> Value {
+fn as_json(open: &Question, tree: &Tree, workspace: &Workspace) -> Value {
+    let diff = match preview::of(open, workspace) {
+        Some(Preview::Changes { change, .. }) => Some(change.diff),
+        Some(Preview::Fails { .. }) | None => None,
+    };
     json!({
         "question": open.name(),
         "session": open.session,
@@ -203,6 +190,7 @@ fn as_json(open: &Question, tree: &Tree) -> Value {
         "lineage": tree.lineage(&open.session),
         "tool": open.tool(),
         "arguments": serde_json::from_str::<Value>(open.arguments()).unwrap_or_default(),
+        "diff": diff,
         "why": open.why,
         "always": open.always,
         "asked_at": open.asked_at,

@@ -13,7 +13,7 @@ use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::named;
 use crate::output;
-use crate::settings::Settings;
+use crate::settings::{Instructions, Settings};
 
 /// How long a runner may take to stop before this command stops watching it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,8 +22,10 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Runs it.
 pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, Failure> {
     let mut settings = Settings::of_the_person(global)?;
+    // No agent is told anything here.
+    settings.instructions = Instructions::None;
     engine::many_threads()?.block_on(async {
-        let store = engine::store(&settings)?;
+        let store = engine::store_of_sessions(&settings)?;
         let session = named::session(&*store, &cancel.id).await?;
         // A folder that is gone is no reason not to stop.
         if let Some(folder) =
@@ -31,7 +33,7 @@ pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, Failure> {
         {
             settings.folder = folder;
         }
-        let runtime = engine::runtime(&settings, store, &Servers::default())?;
+        let runtime = engine::runtime(&settings, store, &Servers::default()).await?;
         let (status, words) = stop(&runtime, &session).await?;
         match global.output_format {
             OutputFormat::Text => output::note(&words),
@@ -47,42 +49,49 @@ pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, Failure> {
 
 async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, String), Failure> {
     let store = &**runtime.store();
-    if let Some(status) = ended(store, session).await? {
-        return Ok((status.word(), format!("{session} has already ended: {}", status.word())));
+    let status = ended(store, session).await?;
+    let title = named::title(store, session).await;
+    if let Some(status) = status {
+        return Ok((status.word(), format!("{title} has already ended: {}", status.word())));
     }
     runtime.cancel(session, "the person").await?;
     let root = session.root_id();
-    if root == *session || !is_run(store, &root).await? {
+    if !is_run(store, &root).await? {
+        // Its runner may have ended it meanwhile. A session that has ended is not resumed, even if it has unread messages.
+        if let Some(status) = ended(store, session).await? {
+            return Ok((status.word(), format!("{title} has ended: {}", status.word())));
+        }
         match runtime.resume(session, More::default()).await {
             Ok(run) => {
                 let status = run.ending().await?.outcome.status;
-                return Ok((
-                    status.word(),
-                    format!("{session} was not running and is now {}", status.word()),
-                ));
+                return Ok((status.word(), format!("{title} was not running and is now {}", status.word())));
             }
             Err(RunError::Store(StoreError::Held { .. })) => {}
             Err(RunError::NotOver { root, .. }) => {
-                let words = format!("{session} stops as soon as its tree goes on: brigade resume {root}");
+                let words = format!("{title} stops as soon as its run is resumed: brigade resume {root}");
                 return Ok(("asked", words));
             }
             Err(error) => return Err(Failure::from(error).hint("The session stops as soon as it goes on.")),
         }
     }
-    wait(store, session).await
+    wait(store, session, &title).await
 }
 
 /// Waits for whoever runs the session to end it.
-async fn wait(store: &dyn Store, session: &SessionId) -> Result<(&'static str, String), Failure> {
+async fn wait(
+    store: &dyn Store,
+    session: &SessionId,
+    title: &str,
+) -> Result<(&'static str, String), Failure> {
     let mut waited = Duration::ZERO;
     while waited < PATIENCE {
         if let Some(status) = ended(store, session).await? {
-            return Ok((status.word(), format!("{session} has ended: {}", status.word())));
+            return Ok((status.word(), format!("{title} has ended: {}", status.word())));
         }
         tokio::time::sleep(GLANCE).await;
         waited += GLANCE;
     }
-    Ok(("asked", format!("{session} was asked to stop and has not ended yet")))
+    Ok(("asked", format!("{title} was asked to stop and has not ended yet")))
 }
 
 /// How a session ended, if its last round is over.

@@ -1,12 +1,14 @@
 //! `brigade chat`: a conversation with an agent, on a terminal or line by line.
 
 mod answers;
+mod attach;
 mod commands;
 mod history;
 mod line;
 mod plain;
 mod room;
 mod screen;
+mod search;
 mod talk;
 mod voice;
 

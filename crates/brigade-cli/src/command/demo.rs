@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::run::Assignment;
 use crate::args::{Flags, Global, OutputFormat};
 use crate::failure::{Exit, Failure};
 use crate::output;
@@ -41,7 +42,7 @@ pub(crate) fn run(global: Global) -> Result<Exit, Failure> {
             folder.display()
         ));
     }
-    let exit = super::run::start(&global, &flags, &settings, TASK)?;
+    let exit = super::run::start(&global, &flags, &settings, &Assignment::new(TASK))?;
     if global.output_format == OutputFormat::Text {
         output::note(&format!("The project is in {}; its tests: cd {0} && ./test.sh", folder.display()));
     }

@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use brigade::model::Endpoint;
 use brigade_core::permission::Mode;
 use serde_json::json;
 
@@ -17,13 +18,16 @@ use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::finish::quoted;
 use crate::output;
+use crate::render::pad;
 use crate::safe;
 use crate::settings::{Key, SCRIPT, Settings};
 use crate::suggest;
 use crate::terminal;
 use crate::units;
-use questions::Choice;
+use questions::{Choice, Menu, Picked, Server};
 
+/// The provider that stands for a server of the user.
+const CUSTOM: &str = "custom";
 /// The most models of one server that are offered by number.
 const MOST_OF_ONE: usize = 8;
 
@@ -40,6 +44,8 @@ enum Place {
 struct Answers {
     model: Option<String>,
     mode: Option<Mode>,
+    /// The server of the model, if the user added one.
+    server: Option<Server>,
 }
 
 /// Runs it.
@@ -68,14 +74,14 @@ pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, Failure> {
         check(&settings, model).map_err(Failure::usage)?;
     }
     let Some(mut answers) = answers(&settings, place, &init)? else {
-        output::note("Nothing was written.");
+        output::note("Nothing was written. To see Brigade at work without a model: brigade demo");
         return Ok(Exit::Cancelled);
     };
     if place == Place::Home {
         // The file counts in every folder; that of a project is read from the project's.
         answers.model = answers.model.map(|model| settings.environment.absolute_model(&model)).transpose()?;
     }
-    let text = template::config(place, answers.model.as_deref(), answers.mode);
+    let text = template::config(place, answers.model.as_deref(), answers.mode, answers.server.as_ref());
     let kept = write(&file, &text, place, &there)?;
     report(global, &settings, place, &file, &answers, &kept)?;
     Ok(Exit::Done)
@@ -105,44 +111,81 @@ fn is_there(file: &Path, place: Place) -> Failure {
     ))
 }
 
-/// What was said with flags, what is found, and what the person answers. Nothing where the person went away.
+/// What was said with flags, what is found, and what the user answers. Nothing if the user chose no model or went away.
 fn answers(settings: &Settings, place: Place, init: &Init) -> Result<Option<Answers>, Failure> {
     let Init { model, mode, .. } = init;
+    let said = Answers { model: model.clone(), mode: *mode, server: None };
     if model.is_some() && mode.is_some() {
-        return Ok(Some(Answers { model: model.clone(), mode: *mode }));
+        return Ok(Some(said));
     }
     let asks = !init.yes && terminal::can_ask();
     // A project leaves to each person what nobody decided for all.
     if place == Place::Project && !asks {
-        return Ok(Some(Answers { model: model.clone(), mode: *mode }));
+        return Ok(Some(said));
     }
-    let choices = if model.is_some() { Vec::new() } else { choices(settings)? };
+    let menu = if model.is_some() { Menu::default() } else { menu(settings, place)? };
     if !asks {
-        let first = choices.into_iter().next().map(|choice| choice.model);
-        let answers =
-            Answers { model: model.clone().or(first), mode: Some(mode.unwrap_or(questions::USUAL)) };
-        return Ok(Some(answers));
+        if model.is_none() && !menu.is_ready {
+            return Err(nothing_to_choose(&menu));
+        }
+        let first = menu.choices.into_iter().next().map(|choice| choice.model);
+        return Ok(Some(Answers {
+            model: model.clone().or(first),
+            mode: Some(mode.unwrap_or(questions::USUAL)),
+            server: None,
+        }));
     }
+    asked(settings, place, said, &menu)
+}
+
+/// The answers of the user to what the flags left open.
+fn asked(
+    settings: &Settings,
+    place: Place,
+    mut answers: Answers,
+    menu: &Menu,
+) -> Result<Option<Answers>, Failure> {
     let unreadable = |error| Failure::failed(format!("the answer cannot be read: {error}"));
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stderr().lock());
-    let model = match model {
-        Some(model) => Some(model.clone()),
-        None => {
-            let check = |name: &str| check(settings, name);
-            match questions::model(&choices, check, &mut input, &mut output).map_err(unreadable)? {
-                Some(model) => model,
-                None => return Ok(None),
+    if answers.model.is_none() {
+        let check = |name: &str| check(settings, name);
+        let picked = questions::model(menu, &check, &check_address, &mut input, &mut output);
+        match picked.map_err(unreadable)? {
+            Some(Picked::Model(model)) => answers.model = Some(model),
+            Some(Picked::Server(server)) => {
+                answers.model = Some(format!("{CUSTOM}/{}", server.model));
+                answers.server = Some(server);
             }
+            Some(Picked::Nothing) if place == Place::Project => {}
+            Some(Picked::Nothing) | None => return Ok(None),
         }
-    };
-    let mode = match mode {
-        Some(mode) => Some(*mode),
-        None => match questions::mode(&mut input, &mut output).map_err(unreadable)? {
-            Some(mode) => Some(mode),
+    }
+    if answers.mode.is_none() {
+        match questions::mode(terminal::room(), &mut input, &mut output).map_err(unreadable)? {
+            Some(mode) => answers.mode = Some(mode),
             None => return Ok(None),
-        },
-    };
-    Ok(Some(Answers { model, mode }))
+        }
+    }
+    Ok(Some(answers))
+}
+
+/// There is no model that a configuration could name.
+fn nothing_to_choose(menu: &Menu) -> Failure {
+    let rows: Vec<_> = menu.choices.iter().chain(&menu.others).collect();
+    let width = rows.iter().map(|row| row.model.chars().count()).max().unwrap_or(0);
+    let mut text = String::from(
+        "cannot choose a model: no provider has its key here, and no model server runs on this machine. Set up one of \
+         these, or name a model with --model:",
+    );
+    for row in rows {
+        text.push_str(&format!("\n  {}  {}", pad(&safe::line(&row.model), width), safe::line(&row.why)));
+    }
+    Failure::usage(text).hint("Nothing was written. To see Brigade at work without a model: brigade demo")
+}
+
+/// Whether a text can be the address of a server.
+fn check_address(text: &str) -> Result<(), String> {
+    Endpoint::new(CUSTOM, text, None).map(drop).map_err(|error| error.to_string())
 }
 
 /// Whether a name can be that of a model here, or what is wrong with it.
@@ -161,10 +204,23 @@ fn check(settings: &Settings, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The models that can be used right now: those of providers whose key is set, and of servers that answer.
-fn choices(settings: &Settings) -> Result<Vec<Choice>, Failure> {
+/// The models that can be used right now: those of providers whose key is set, and of servers that answer. If there
+/// are none, all providers with what each needs.
+fn menu(settings: &Settings, place: Place) -> Result<Menu, Failure> {
     let offers = settings.providers.offers(&settings.environment);
     let found = engine::one_thread()?.block_on(models::look(settings, offers, Asked::AtAGlance));
+    let mut menu = Menu { choices: ready(&found), ..Menu::default() };
+    menu.is_ready = !menu.choices.is_empty();
+    menu.columns = terminal::room();
+    // A project may not name servers.
+    menu.offers_server = place == Place::Home;
+    if !menu.is_ready {
+        (menu.choices, menu.others) = needs(&found);
+    }
+    Ok(menu)
+}
+
+fn ready(found: &[Found]) -> Vec<Choice> {
     let mut keys = Vec::new();
     let mut choices = Vec::new();
     for provider in suggest::providers() {
@@ -184,7 +240,39 @@ fn choices(settings: &Settings) -> Result<Vec<Choice>, Failure> {
             names.map(|name| Choice { model: format!("{}/{name}", found.offer.name), why: why.clone() }),
         );
     }
-    Ok(choices)
+    choices
+}
+
+/// What each provider needs before it can be used: those with a suggested model, and the others.
+fn needs(found: &[Found]) -> (Vec<Choice>, Vec<Choice>) {
+    let mut keys = Vec::new();
+    let (mut choices, mut others) = (Vec::new(), Vec::new());
+    let rank = |found: &&Found| suggest::providers().position(|name| name == found.offer.name);
+    let mut found: Vec<&Found> = found.iter().collect();
+    found.sort_by_key(|found| rank(found).unwrap_or(usize::MAX));
+    for Found { offer, state, .. } in found {
+        let suggested = suggest::model(&offer.name);
+        let why = match (state, &suggested) {
+            (State::NoKey(variable), _) if keys.contains(variable) => continue,
+            (State::NoKey(variable), _) => {
+                keys.push(variable.clone());
+                format!("needs a key in {variable}")
+            }
+            (State::Running(_), _) => format!("runs at {} and has no model yet", offer.base_url),
+            (State::NotRunning, Some(model)) => {
+                let name = model.split_once('/').map_or("", |(_, name)| name);
+                format!("needs a server at {} (ollama pull {name})", offer.base_url)
+            }
+            (State::NotRunning, None) => format!("needs a server at {}", offer.base_url),
+            (State::Failed(cause) | State::Wrong(cause), _) => cause.clone(),
+            (State::Ready, _) => "ready".to_owned(),
+        };
+        match suggested {
+            Some(model) => choices.push(Choice { model, why }),
+            None => others.push(Choice { model: format!("{}/MODEL", offer.name), why }),
+        }
+    }
+    (choices, others)
 }
 
 fn why(found: &Found, variable: &str, model: &str) -> String {
@@ -252,7 +340,7 @@ fn report(
     answers: &Answers,
     kept: &[PathBuf],
 ) -> Result<(), Failure> {
-    let next = next(settings, place, answers);
+    let next = next(settings, place);
     if global.output_format != OutputFormat::Text {
         return output::json(&json!({
             "type": "init",
@@ -268,17 +356,10 @@ fn report(
         output::note(&format!("The old one is kept as {}.", kept.display()));
     }
     let left = "left to each person".to_owned();
-    let model = match (&answers.model, place) {
-        (Some(model), _) => safe::line(model),
-        (None, Place::Project) => left.clone(),
-        (None, Place::Home) => "none yet".to_owned(),
-    };
+    let model = answers.model.as_deref().map_or_else(|| left.clone(), safe::line);
     output::note(&format!("Model: {model}. Mode: {}.", answers.mode.map_or(left, |mode| mode.to_string())));
     if let Some(variable) = missing_key(settings, answers) {
         output::note(&format!("It needs a key: export {variable}=... before the first run."));
-    }
-    if answers.model.is_none() && place == Place::Home {
-        output::note(suggest::HOW_TO_GET_ONE);
     }
     output::note(&format!("Next: {next}"));
     Ok(())
@@ -286,6 +367,9 @@ fn report(
 
 /// The variable that should hold the key of the chosen model and does not.
 fn missing_key(settings: &Settings, answers: &Answers) -> Option<String> {
+    if let Some(server) = &answers.server {
+        return server.key.clone().filter(|variable| settings.environment.secret(variable).is_none());
+    }
     let (provider, _) = answers.model.as_deref()?.split_once('/')?;
     let offers = settings.providers.offers(&settings.environment);
     match offers.into_iter().find(|offer| offer.name == provider)?.key {
@@ -295,10 +379,9 @@ fn missing_key(settings: &Settings, answers: &Answers) -> Option<String> {
 }
 
 /// What to type next.
-fn next(settings: &Settings, place: Place, answers: &Answers) -> String {
+fn next(settings: &Settings, place: Place) -> String {
     match place {
         Place::Project => format!("brigade trust {}", quoted(&settings.folder.display().to_string())),
-        Place::Home if answers.model.is_some() => "brigade run \"What is in this folder?\"".to_owned(),
-        Place::Home => "brigade demo".to_owned(),
+        Place::Home => "brigade run \"What is in this folder?\"".to_owned(),
     }
 }

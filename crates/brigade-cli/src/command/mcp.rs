@@ -55,7 +55,7 @@ async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, Failure> {
     })?;
     let store = engine::store(settings)?;
     let mut interrupts = Interrupts::listen(store.clone())?;
-    let mut library = engine::settings_to_run(settings)?;
+    let mut library = engine::settings_to_run(settings, &*store).await?;
     // Nobody is there to be asked, unless answers come from elsewhere.
     library.asks = if settings.waits_for_answers { Asks::Person } else { Asks::Nobody };
     let server =

@@ -35,8 +35,14 @@ use list::Most;
 /// Runs it.
 pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, Failure> {
     let settings = Settings::of_the_person(global)?;
-    let writes = matches!(sessions.command, SessionsCommand::Import { .. } | SessionsCommand::Rm { .. });
-    let store = if writes { engine::store(&settings)? } else { engine::store_to_read(&settings)? };
+    let store = match &sessions.command {
+        SessionsCommand::Import { .. } => engine::store(&settings)?,
+        SessionsCommand::Rm { .. } => engine::store_of_sessions(&settings)?,
+        SessionsCommand::List(_)
+        | SessionsCommand::Show { .. }
+        | SessionsCommand::Tree { .. }
+        | SessionsCommand::Export(_) => engine::store_to_read(&settings)?,
+    };
     let look = Look { global, store, settings };
     engine::one_thread()?.block_on(async {
         match sessions.command {
@@ -174,7 +180,8 @@ impl Look<'_> {
             None => output::raw(&text)?,
             Some(file) => {
                 export::write(file, &text, export)?;
-                output::note(&format!("{session} is written to {}", file.display()));
+                let title = named::title(&*self.store, &session).await;
+                output::note(&format!("{title} is written to {}", file.display()));
             }
         }
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
@@ -217,9 +224,10 @@ impl Look<'_> {
         {
             return Err(Failure::usage(format!("{session} is a part of {root}; remove that one")));
         }
+        let title = named::title(&*self.store, session).await;
         self.store.remove(session).await?;
         match self.is_text() {
-            true => output::note(&format!("{session} is removed")),
+            true => output::note(&format!("{title} is removed")),
             false => output::json(&json!({ "session_id": session, "status": "removed" }))?,
         }
         Ok(Exit::Done)

@@ -28,21 +28,22 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
     refuse_agent(&tell.flags)?;
     let person = Settings::of_the_person(&global)?;
     engine::many_threads()?.block_on(async {
-        let store = engine::store(&person)?;
+        let store = engine::store_of_sessions(&person)?;
         let session = named::session(&*store, &tell.id).await?;
         let settings = engine::at_home(&global, &tell.flags, &*store, &session).await?;
-        let runtime = engine::runtime(&settings, store.clone(), &Servers::default())?;
+        let runtime = engine::runtime(&settings, store.clone(), &Servers::default()).await?;
         runtime.tell(&session, &text).await?;
         let root = session.root_id();
         if root != session && is_run(&**runtime.store(), &root).await? {
-            return told(&global, &session);
+            return told(&global, &*store, &session).await;
         }
         for _ in 0..GLANCES {
             // Servers are started only for a session that nobody runs.
             if !is_run(&*store, &session).await? {
                 let servers = engine::servers(&settings).await?;
-                let runtime = engine::runtime(&settings, store.clone(), &servers)?;
-                match go_on(&global, &tell.flags, &settings, &runtime, &session).await {
+                let runtime = engine::runtime(&settings, store.clone(), &servers).await?;
+                let more = engine::more(&settings, &tell.flags);
+                match go_on(&global, &tell.flags, &settings, &runtime, &session, more).await {
                     Ok(GoneOn::Ended(exit)) => return Ok(exit),
                     Ok(GoneOn::Held(_)) => {}
                     Err(failure) => return Err(failure.hint("The words are recorded all the same.")),
@@ -54,14 +55,15 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
             }
             tokio::time::sleep(GLANCE).await;
         }
-        told(&global, &session)
+        told(&global, &*store, &session).await
     })
 }
 
-fn told(global: &Global, session: &SessionId) -> Result<Exit, Failure> {
+async fn told(global: &Global, store: &dyn Store, session: &SessionId) -> Result<Exit, Failure> {
     match global.output_format {
         OutputFormat::Text => {
-            output::note(&format!("{session} is running and hears it before its next turn"))
+            let title = named::title(store, session).await;
+            output::note(&format!("{title} is running and reads the message before its next turn"))
         }
         OutputFormat::Json | OutputFormat::StreamJson => {
             output::json(&json!({ "type": "told", "session_id": session, "status": "running" }))?;

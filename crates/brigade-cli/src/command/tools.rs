@@ -1,5 +1,6 @@
-//! `brigade tools`: what the lead is offered, and logins to servers of tools.
+//! `brigade tools`: what the lead is offered, servers of tools, and logins to them.
 
+mod edit;
 mod login;
 
 use brigade_core::faces::{Caller, DELEGATION_TOOLS, MESSAGE};
@@ -20,11 +21,13 @@ const NAMES: usize = 17;
 
 /// Runs it.
 pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, Failure> {
-    let settings = Settings::to_look(global)?;
+    let settings = || Settings::to_look(global);
     match &tools.command {
-        ToolsCommand::List { servers } => list(global, &settings, *servers),
-        ToolsCommand::Login { server } => login::login(&settings, server),
-        ToolsCommand::Logout { server } => login::logout(&settings, server),
+        ToolsCommand::List { servers } => list(global, &settings()?, *servers),
+        ToolsCommand::Add(add) => edit::add(global, add),
+        ToolsCommand::Remove { server } => edit::remove(global, server),
+        ToolsCommand::Login { server } => login::login(&settings()?, server),
+        ToolsCommand::Logout { server } => login::logout(&settings()?, server),
     }
 }
 

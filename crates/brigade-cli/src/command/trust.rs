@@ -1,8 +1,10 @@
 //! `brigade trust`: shows what a project brings along, and lets it count if the person says so.
 
+use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
+use brigade_core::Hash;
 use serde_json::{Value, json};
 
 use crate::args::{Global, OutputFormat, Trust};
@@ -14,7 +16,8 @@ use crate::render::{fit, pad};
 use crate::safe;
 use crate::settings::{Environment, ProjectConfig};
 use crate::terminal;
-use crate::trust::{self, Content, Files, Record, Standing};
+use crate::trust::instructions::{self, InstructionFile};
+use crate::trust::{self, Accepted, Content, Entry, Files, Record, Standing};
 use crate::units;
 
 /// The most files that are shown.
@@ -35,14 +38,22 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, Failure> {
     if trust.revoke {
         return revoke(global, &environment, &folder);
     }
-    let Some(root) = trust::find(&environment, &folder) else {
+    // Otherwise an agent could accept the instructions that it wrote itself.
+    if brigade_sandbox::runs_under(crate::GUARD) {
+        return Err(Failure::usage(
+            "cannot trust a folder: an agent runs this command. Only the user can decide that.",
+        ));
+    }
+    let root = trust::find(&environment, &folder).or_else(|| trust::instructions_root(&folder));
+    let Some(root) = root else {
         return Err(nothing_there(&folder));
     };
     let record = Record::read(&environment)?;
     let files = Files::read(&root)
         .map_err(|problem| Failure::usage(format!("{} cannot be trusted: {problem}", root.display())))?;
-    let found = Found { config: ProjectConfig::read(&root, &files)?, root, files };
-    if record.hash(&found.root) == Some(found.files.hash()) {
+    let instructions = instructions::all(&folder.canonicalize().unwrap_or(folder));
+    let found = Found { config: ProjectConfig::read(&root, &files)?, root, files, instructions };
+    if record.hash(&found.root) == Some(found.files.hash()) && found.is_accepted(&record) {
         return found.report(global, "is trusted already; nothing has changed");
     }
     if trust.yes {
@@ -64,7 +75,7 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, Failure> {
             return Ok(Exit::Cancelled);
         }
     }
-    Record::trust(&environment, &found.root, found.files.hash())?;
+    Record::trust(&environment, &found.root, found.files.hash(), found.accepted())?;
     found.report(global, "is trusted, until one of these files changes")
 }
 
@@ -73,8 +84,8 @@ fn nothing_there(folder: &Path) -> Failure {
         return Failure::usage(format!("{} is not a folder", folder.display()));
     }
     Failure::usage(format!(
-        "there is nothing to trust in {} or above it: a project has a folder .brigade, a file .mcp.json, or \
-         agents of another tool such as .claude/agents; your home folder is yours and needs no trust",
+        "there is nothing to trust in {} or above it: a project has a folder .brigade, a file .mcp.json or AGENTS.md, or \
+         agents or skills of another tool such as .claude/agents; your home folder is yours and needs no trust",
         folder.display()
     ))
 }
@@ -95,20 +106,41 @@ struct Found {
     root: PathBuf,
     files: Files,
     config: Option<ProjectConfig>,
+    /// Instruction files by path; none if there is no such file.
+    instructions: BTreeMap<PathBuf, Option<InstructionFile>>,
 }
 
 impl Found {
+    /// The instruction files as they are recorded. A path that is not UTF-8 cannot be recorded.
+    fn accepted(&self) -> BTreeMap<String, Option<Hash>> {
+        let entry = |(path, file): (&PathBuf, &Option<InstructionFile>)| {
+            Some((path.to_str()?.to_owned(), file.as_ref().map(InstructionFile::hash)))
+        };
+        self.instructions.iter().filter_map(entry).collect()
+    }
+
+    /// Whether all instruction files are on record as they are.
+    fn is_accepted(&self, record: &Record) -> bool {
+        let is_accepted = |file: &InstructionFile| record.accepted(&file.path, file.hash()) == Accepted::Yes;
+        self.instructions.values().flatten().all(is_accepted)
+    }
+
     fn text(&self) -> String {
         let mut lines = vec![safe::line(&self.root.display().to_string())];
         let files: Vec<String> = self.files.iter().map(|(path, content)| file_line(path, content)).collect();
-        if files.is_empty() {
+        let instructions: Vec<&InstructionFile> = self.instructions.values().flatten().collect();
+        if files.is_empty() && instructions.is_empty() {
             lines.push("  has no files yet".to_owned());
-        } else {
+        } else if !files.is_empty() {
             lines.push("  has these files:".to_owned());
             lines.extend(files.iter().take(MOST_FILES).cloned());
         }
         if files.len() > MOST_FILES {
             lines.push(format!("    … and {} more", files.len() - MOST_FILES));
+        }
+        if !instructions.is_empty() {
+            lines.push("  has these instructions for agents:".to_owned());
+            lines.extend(instructions.iter().map(|file| instruction_line(file)));
         }
         if let Some(config) = &self.config {
             let settings = settings(config);
@@ -139,6 +171,7 @@ impl Found {
             "config_file": self.config.as_ref().map(|config| &config.file),
             "config": self.config.as_ref().map(|config| &config.table),
             "files": files,
+            "instructions": self.instructions.values().flatten().map(instruction_json).collect::<Vec<_>>(),
         }))?;
         Ok(Exit::Done)
     }
@@ -154,6 +187,15 @@ fn file_line(path: &Path, content: &Content) -> String {
         Content::Other(kind) => format!("{path} (a {kind}, which is not opened)"),
     };
     format!("    {}", fit(&line, WIDEST))
+}
+
+fn instruction_line(file: &InstructionFile) -> String {
+    let path = safe::line(&file.path.display().to_string());
+    format!("    {}", fit(&format!("{path} ({} bytes)", file.content.len()), WIDEST))
+}
+
+fn instruction_json(file: &InstructionFile) -> Value {
+    json!({ "path": file.path.display().to_string(), "bytes": file.content.len(), "hash": file.hash() })
 }
 
 fn file_json(path: &Path, content: &Content) -> Value {
@@ -191,7 +233,8 @@ fn revoke(global: &Global, environment: &Environment, folder: &Path) -> Result<E
     let record = Record::read(environment)?;
     // The folder itself comes first: its project may be gone, and it may be gone itself.
     let exact = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
-    let candidates = [Some(exact), trust::find(environment, folder)];
+    let repository = instructions::git_root(&exact);
+    let candidates = [Some(exact), trust::find(environment, folder), repository];
     let Some(root) = candidates.into_iter().flatten().find(|root| record.hash(root).is_some()) else {
         return Err(Failure::usage(format!(
             "{} is not trusted; brigade trust --list shows what is",
@@ -212,12 +255,13 @@ fn revoke(global: &Global, environment: &Environment, folder: &Path) -> Result<E
 
 fn list(global: &Global, environment: &Environment) -> Result<Exit, Failure> {
     let record = Record::read(environment)?;
-    let state = |folder: &str| match trust::standing(&record, Path::new(folder)) {
-        Standing::Trusted(_) => "trusted",
+    let state = |folder: &str, entry: &Entry| match trust::standing(&record, Path::new(folder)) {
+        Standing::Trusted(_) if entry.has_same_instructions() => "trusted",
         _ if !Path::new(folder).is_dir() => "gone",
-        Standing::Unknown | Standing::Changed | Standing::Unfit(_) => "changed",
+        _ => "changed",
     };
-    let entries: Vec<_> = record.iter().map(|(folder, entry)| (folder, entry, state(folder))).collect();
+    let entries: Vec<_> =
+        record.iter().map(|(folder, entry)| (folder, entry, state(folder, entry))).collect();
     if global.output_format != OutputFormat::Text {
         let all: Vec<Value> = entries
             .iter()

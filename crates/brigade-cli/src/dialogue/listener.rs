@@ -2,12 +2,12 @@
 
 use std::io::BufRead;
 
-use brigade::Runtime;
+use brigade::{Runtime, Workspace};
 use crossterm::event::{Event, EventStream};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 
-use super::{Dialogue, Reaction, choices};
+use super::{Dialogue, Reaction};
 use crate::failure::Failure;
 use crate::follow::View;
 use crate::keyboard::{RawTerminal, keys};
@@ -50,15 +50,15 @@ pub(crate) enum Wish {
 pub(crate) struct Listener {
     dialogue: Dialogue,
     typing: Typing,
-    colour: Colour,
     keys: Option<(EventStream, RawTerminal)>,
     lines: Option<mpsc::UnboundedReceiver<String>>,
 }
 
 impl Listener {
-    /// Nobody is asked anything yet.
-    pub(crate) fn new(typing: Typing, colour: Colour) -> Listener {
-        Listener { dialogue: Dialogue::default(), typing, colour, keys: None, lines: None }
+    /// Nobody is asked anything yet. Edits are compared with the files of the workspace.
+    pub(crate) fn new(typing: Typing, colour: Colour, workspace: Workspace) -> Listener {
+        let dialogue = Dialogue::new(Some(workspace), colour);
+        Listener { dialogue, typing, keys: None, lines: None }
     }
 
     /// What is typed next, while somebody waits for it.
@@ -85,7 +85,7 @@ impl Listener {
         }
         if let Some(lines) = self.dialogue.look(&view.tree, terminal::size().0) {
             self.forget_typed();
-            progress.say(view, &lines.join("\n"));
+            progress.print(view, &lines);
             if self.typing == Typing::Lines {
                 self.prompt(view);
             }
@@ -111,15 +111,12 @@ impl Listener {
     pub(crate) fn show(&self, view: &View, progress: &mut Progress) {
         if self.keys.is_some() {
             let columns = terminal::size().0.saturating_sub(1);
-            progress.set_footer(self.dialogue.footer(&view.tree, self.colour, columns));
+            progress.set_footer(self.dialogue.footer(&view.tree, columns));
         }
     }
 
     fn prompt(&self, view: &View) {
-        if let Some(open) = self.dialogue.question(&view.tree) {
-            let lines = choices(open, view.tree.questions().count(), terminal::size().0);
-            output::note(&lines.join("\n"));
-        }
+        output::note(&self.dialogue.line_choices(&view.tree, terminal::size().0).join("\n"));
     }
 
     /// Takes what was typed.
@@ -147,7 +144,7 @@ impl Listener {
             Typed::Line(line) => self.dialogue.line(&line, &view.tree),
             Typed::Gone => {
                 self.typing = Typing::Nobody;
-                self.dialogue = Dialogue::default();
+                self.dialogue.clear();
                 self.lines = None;
                 self.keys = None;
                 progress.set_footer(None);
@@ -160,6 +157,7 @@ impl Listener {
             Reaction::Interrupt => return Ok(Wish::Interrupt),
             Reaction::Nothing | Reaction::Leave => {}
             Reaction::Say(words) => progress.say(view, &words),
+            Reaction::Show(lines) => progress.print(view, &lines),
             Reaction::Answers(given) => {
                 for given in given {
                     let answer = given.answer.clone();
@@ -176,7 +174,7 @@ impl Listener {
         Ok(Wish::GoOn)
     }
 
-    /// What was typed before a question came up was not meant for it.
+    /// Discards input from before a question came up.
     fn forget_typed(&mut self) {
         terminal::forget_typed();
         while let Some(lines) = &mut self.lines

@@ -3,6 +3,7 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
+use super::fold::{Folds, is_mark};
 use crate::safe;
 
 /// What a key does to the text.
@@ -54,6 +55,17 @@ pub(crate) struct Editor {
     /// A byte of the text at which a character begins, or its end.
     place: usize,
     killed: String,
+    /// Long pastes, each of which is one character of the text.
+    folds: Folds,
+}
+
+/// What was typed, when it is taken out of the editor.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// All of it.
+    pub(crate) text: String,
+    /// The same with long pastes as their size.
+    pub(crate) shown: String,
 }
 
 /// The text as it stands on a screen.
@@ -86,16 +98,47 @@ impl Editor {
         self.place == self.text.len()
     }
 
-    /// Another text, with the place at its end.
+    /// The text before the place.
+    pub(crate) fn text_before(&self) -> &str {
+        &self.text[..self.place]
+    }
+
+    /// Another text, with the place at its end. Long pastes that are still in it stay folded.
     pub(crate) fn replace(&mut self, text: &str) {
-        self.text = clean(text);
+        let is_kept = |c: &char| !is_mark(*c) || self.folds.has(*c);
+        self.text = tidy(text).chars().filter(is_kept).collect();
         self.place = self.text.len();
+    }
+
+    /// Puts another text in the place of the last bytes before the place.
+    pub(crate) fn replace_before(&mut self, bytes: usize, text: &str) {
+        let from = self.place.saturating_sub(bytes);
+        if self.text.is_char_boundary(from) {
+            self.remove(from, self.place);
+            self.insert(&clean(text));
+        }
+    }
+
+    /// Inserts what was pasted. A long paste is folded into one character.
+    pub(crate) fn paste(&mut self, text: &str) {
+        let folded = self.folds.fold(clean(text));
+        self.insert(&folded);
     }
 
     /// What was typed; the editor is empty after that.
     pub(crate) fn take(&mut self) -> String {
+        self.take_out().text
+    }
+
+    /// What was typed, as it is meant and as it is shown; the editor is empty after that.
+    pub(crate) fn take_out(&mut self) -> Taken {
         self.place = 0;
-        std::mem::take(&mut self.text)
+        let typed = std::mem::take(&mut self.text);
+        let taken = Taken { text: self.folds.unfolded(&typed), shown: self.folds.shown(&typed) };
+        self.folds.clear();
+        // What was cut out may have had a paste in it.
+        self.killed.retain(|c| !is_mark(c));
+        taken
     }
 
     /// Does what a key says.
@@ -169,7 +212,7 @@ impl Editor {
                 used = INDENT.width();
                 continue;
             }
-            let shown = shown(grapheme);
+            let shown = shown(&self.folds.shown(grapheme));
             for piece in pieces(&shown, room - INDENT.width()) {
                 // The last column stays free for the cursor.
                 if used + piece.width() >= room {
@@ -236,8 +279,13 @@ impl Editor {
     }
 }
 
-/// Text as it is kept: line ends of one kind, and nothing that only a terminal would understand.
+/// Text as it is typed: tidy, and without characters that stand for a paste.
 fn clean(text: &str) -> String {
+    tidy(text).chars().filter(|c| !is_mark(*c)).collect()
+}
+
+/// Text as it is kept: line ends of one kind, and nothing that only a terminal would understand.
+fn tidy(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
@@ -337,6 +385,26 @@ mod tests {
     fn what_is_pasted_keeps_its_lines_and_loses_its_controls() {
         let editor = typed("a\r\nb\rc\u{1b}[2J\td\u{7}\u{9b}");
         assert_eq!(editor.text(), "a\nb\nc[2J\td");
+    }
+
+    #[test]
+    fn a_long_paste_is_one_character_until_it_is_taken() {
+        let mut editor = typed("see ");
+        editor.paste(&"line\r\n".repeat(12));
+        editor.apply(Edit::Insert(" there".to_owned()));
+        assert_eq!(editor.layout(60, 9).lines, ["> see [pasted text, 12 lines] there"]);
+        assert_eq!(editor.layout(20, 9).lines, ["> see [pasted text,", "   12 lines] there"]);
+        let draft = editor.text().to_owned();
+        editor.replace("older");
+        editor.replace(&draft);
+        let taken = editor.take_out();
+        assert_eq!(taken.text, format!("see {} there", "line\n".repeat(12)));
+        assert_eq!(taken.shown, "see [pasted text, 12 lines] there");
+        editor.paste(&"line\n".repeat(12));
+        editor.apply(Edit::Backspace);
+        assert!(editor.is_empty(), "one key removes it");
+        editor.apply(Edit::Insert("\u{f0000}".to_owned()));
+        assert!(editor.is_empty(), "nobody can type one");
     }
 
     #[test]

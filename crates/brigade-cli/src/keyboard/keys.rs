@@ -25,6 +25,10 @@ pub(crate) enum Key {
     Interrupt,
     /// Something else first.
     Escape,
+    /// Search what was typed before.
+    Search,
+    /// Change to the next mode.
+    NextMode,
     /// Draw everything again.
     Redraw,
     /// Stop the process, until the shell resumes it.
@@ -43,6 +47,7 @@ pub(crate) fn meaning(event: KeyEvent) -> Option<Key> {
         KeyCode::Enter if alt => return Some(Key::NewLine),
         KeyCode::Enter => return Some(Key::Enter),
         KeyCode::Esc => return Some(Key::Escape),
+        KeyCode::BackTab => return Some(Key::NextMode),
         KeyCode::Tab => return Some(Key::Complete),
         KeyCode::Up => return Some(Key::Up),
         KeyCode::Down => return Some(Key::Down),
@@ -72,6 +77,7 @@ fn with_control(letter: char) -> Option<Key> {
         'd' => return Some(Key::DeleteOrLeave),
         'j' => return Some(Key::NewLine),
         'l' => return Some(Key::Redraw),
+        'r' => return Some(Key::Search),
         'z' => return Some(Key::Suspend),
         'p' => return Some(Key::Up),
         'n' => return Some(Key::Down),
@@ -106,6 +112,8 @@ mod tests {
         assert_eq!(key(KeyCode::Enter, KeyModifiers::ALT), Some(Key::NewLine));
         assert_eq!(key(KeyCode::Left, KeyModifiers::CONTROL), Some(Key::Edit(Edit::WordLeft)));
         assert_eq!(key(KeyCode::Char('b'), KeyModifiers::ALT), Some(Key::Edit(Edit::WordLeft)));
+        assert_eq!(key(KeyCode::Char('r'), KeyModifiers::CONTROL), Some(Key::Search));
+        assert_eq!(key(KeyCode::BackTab, KeyModifiers::SHIFT), Some(Key::NextMode));
         assert_eq!(key(KeyCode::Char('x'), KeyModifiers::ALT), None);
         assert_eq!(key(KeyCode::Char('g'), KeyModifiers::CONTROL), None);
         let release = KeyEvent::new_with_kind(KeyCode::Enter, KeyModifiers::NONE, KeyEventKind::Release);

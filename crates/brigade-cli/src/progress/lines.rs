@@ -1,15 +1,16 @@
 //! Progress as plain lines on standard error.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use brigade::Live;
 use brigade_core::event::CallFault;
-use brigade_core::{Event, Record, Status};
+use brigade_core::{Event, Record, SessionId, Status};
 
-use super::{answered, said};
+use super::{answered, said, thought};
 use crate::follow::View;
 use crate::output;
-use crate::render::question;
+use crate::render::{question, shortened};
 use crate::safe;
 use crate::units;
 
@@ -28,7 +29,13 @@ pub(crate) struct Lines {
     store: String,
     /// When it was last said that somebody waits: a hundred agents wait for the same thing.
     waited: Option<Instant>,
+    /// Sessions whose last model call failed and is made again. The note about the next attempt contains the fault.
+    retries: HashSet<SessionId>,
 }
+
+/// Columns of a task, and of the output of a call that failed.
+const MAX_TASK: usize = 100;
+const MAX_OUTPUT: usize = 200;
 
 /// How often it is said that somebody waits for a provider.
 const WAIT_NEWS: Duration = Duration::from_secs(10);
@@ -36,22 +43,29 @@ const WAIT_NEWS: Duration = Duration::from_secs(10);
 impl Lines {
     /// `store` is the flag that names the same store again.
     pub(super) fn new(detail: Detail, store: String) -> Lines {
-        Lines { detail, store, waited: None }
+        Lines { detail, store, waited: None, retries: HashSet::new() }
     }
 
     pub(super) fn see(&mut self, live: &Live, view: &View) {
-        if let Some(words) = said(live, view).or_else(|| answered(live, view)) {
+        if let Some(words) = said(live, view).or_else(|| answered(live, view)).or_else(|| thought(live, view))
+        {
             output::note(&words);
         } else if let Live::Waiting { session, why } = live {
-            if self.waited.is_none_or(|at| at.elapsed() >= WAIT_NEWS) {
-                self.waited = Some(Instant::now());
+            let is_retry = self.retries.remove(session);
+            if is_retry || self.waited.is_none_or(|at| at.elapsed() >= WAIT_NEWS) {
+                if !is_retry {
+                    self.waited = Some(Instant::now());
+                }
                 let label = view.tree.node(session).map_or("", |node| node.label.as_str());
                 output::note(&format!("{}: {}", safe::line(label), safe::line(why)));
             }
-        } else if let Live::Fact(record) = live
-            && let Some(line) = self.line(record, view)
-        {
-            output::note(&line);
+        } else if let Live::Fact(record) = live {
+            if let Event::CallFailed { cause: CallFault::Transient { .. }, .. } = &record.event {
+                self.retries.insert(record.session.clone());
+            }
+            if let Some(line) = self.line(record, view) {
+                output::note(&line);
+            }
         }
     }
 
@@ -65,7 +79,7 @@ impl Lines {
             }
             Event::Delegated { delegation, .. } => {
                 let role = delegation.role.as_deref().or(delegation.agent.as_deref()).unwrap_or_default();
-                let task: String = safe::line(delegation.task.as_str()).chars().take(100).collect();
+                let task = shortened(&safe::line(delegation.task.as_str()), MAX_TASK);
                 Some(format!("{label} -> {}: {task}", safe::line(role)))
             }
             Event::Asked { call, .. } => {
@@ -79,11 +93,11 @@ impl Lines {
                 Some(format!("{label}: {}", view.call(&record.session, *call)))
             }
             Event::ToolEnded { call, output, .. } if calls && output.is_error() => {
-                let first: String = safe::line(output.text.as_str()).chars().take(200).collect();
+                let first = shortened(&safe::line(output.text.as_str()), MAX_OUTPUT);
                 Some(format!("{label}: {} failed: {first}", view.call(&record.session, *call)))
             }
             Event::CallFailed {
-                cause: cause @ (CallFault::Transient { .. } | CallFault::Fatal { .. }),
+                cause: cause @ (CallFault::Fatal { .. } | CallFault::GivenUp { .. }),
                 ..
             } => Some(format!("{label}: the model failed: {}", safe::line(&cause.to_string()))),
             Event::LimitReached { which, .. } => Some(format!("{label}: reached the {}", which.phrase())),

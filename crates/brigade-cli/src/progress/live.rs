@@ -55,7 +55,7 @@ impl LiveTree {
 
     /// Writes a line above the tree.
     pub(super) fn say(&mut self, view: &View, text: &str) {
-        self.print(view, &safe::lines(text));
+        self.print(view, &render::wrapped(&safe::lines(text), terminal::size().0));
     }
 
     /// Writes lines above the tree that are safe already, in styles or without.

@@ -105,6 +105,11 @@ fn place(session: &SessionId, view: &View) -> Map<String, Value> {
     line
 }
 
+/// A message of an agent in JSON output: the role stands in front, as the runtime knows it.
+pub(crate) fn message(role: &str, text: &str) -> String {
+    format!("[{role}]: {text}")
+}
+
 /// A fact with its place. The hash of the agent's definition is `definition`, since `agent` says who it is.
 pub(crate) fn fact(record: &Record, view: &View) -> Value {
     let mut line = match serde_json::to_value(&record.event) {
@@ -115,6 +120,10 @@ pub(crate) fn fact(record: &Record, view: &View) -> Value {
         line.insert("definition".to_owned(), definition);
     }
     name_money(&mut line);
+    if let Event::Said { text, .. } = &record.event {
+        let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
+        line.insert("text".to_owned(), json!(message(role, text.as_str())));
+    }
     line.insert("type".to_owned(), json!(record.event.kind()));
     if matches!(record.event, Event::Ended { .. })
         && let Some(metadata) = view.tree.node(&record.session).and_then(Node::metadata)

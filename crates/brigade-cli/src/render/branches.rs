@@ -85,8 +85,12 @@ pub(crate) fn branches(view: &View, breadth: Breadth, colour: Colour, room: usiz
     }
     if spent.reported != Amount::default() {
         let (tokens, usd) = (units::short(spent.reported.tokens), units::shown_dollars(spent.reported.usd));
+        let agents = match spent.reported.agents {
+            0 => String::new(),
+            agents => format!(" and started {}", count(agents, "sub-agent")),
+        };
         text.push_str(&format!(
-            "external agents say they used {tokens} tokens, {usd}, on their own account\n"
+            "external agents say they used {tokens} tokens, {usd}{agents}, on their own account\n"
         ));
     }
     text.push_str(&causes(view, colour));

@@ -1,14 +1,17 @@
-//! A question of an agent as a person reads it: who asks, why, and the whole call.
+//! A question of an agent as the user reads it: who asks, why, and the whole call. An edit is shown as a diff.
 //!
-//! Nothing of the call is left out, because what is harmful stands where nobody looks. Blanks that would push it out of
-//! sight are counted instead.
+//! Nothing of a call is left out, because what is harmful stands where nobody looks. Blanks that would push it out of
+//! sight are counted instead. A long diff is cut only where that is said, and can be shown whole.
 
+use brigade::Workspace;
 use brigade_core::view::{Question, Tree};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::filled;
+use super::{Change, filled, fit};
+use crate::preview::{self, Preview};
 use crate::safe;
+use crate::terminal::Colour;
 
 /// More blanks than this in a row are counted.
 const MOST_BLANKS: usize = 24;
@@ -20,6 +23,45 @@ const LEAST_ROOM: usize = 16;
 const MARGIN: &str = "  │ ";
 /// Stands before the rest of a line that was too long.
 const CONTINUED: &str = "  ┆ ";
+/// Rows of a diff that are shown at first.
+const MAX_DIFF_ROWS: usize = 60;
+/// Rows beyond that which are shown all the same: a note about them would be as long.
+const DIFF_ROWS_MARGIN: usize = 3;
+/// The deepest indentation in a diff that is shown as it is.
+const MAX_INDENT_COLUMNS: usize = 80;
+/// A tab in a diff.
+const TAB: &str = "    ";
+/// Columns of a path or a command in a headline.
+const MAX_SUBJECT_COLUMNS: usize = 120;
+
+/// Presentation of a question.
+#[derive(Clone, Copy)]
+pub(crate) struct Look<'a> {
+    /// Width of the lines.
+    pub(crate) columns: usize,
+    pub(crate) colour: Colour,
+    /// Files that an edit is compared with, if they are at hand.
+    pub(crate) workspace: Option<&'a Workspace>,
+    /// How much of a long diff is shown.
+    pub(crate) length: Length,
+}
+
+/// How much of a long diff is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// Its beginning.
+    Bounded,
+    /// All of it.
+    Whole,
+}
+
+/// A question in lines.
+pub(crate) struct Shown {
+    /// Text that is safe, in styles or without.
+    pub(crate) lines: Vec<String>,
+    /// Whether a part of the diff is hidden.
+    pub(crate) is_cut: bool,
+}
 
 /// Who asks: all agents on the way to it, from the top.
 pub(crate) fn lineage(question: &Question, tree: &Tree) -> String {
@@ -27,22 +69,133 @@ pub(crate) fn lineage(question: &Question, tree: &Tree) -> String {
     if labels.is_empty() { question.session.to_string() } else { labels.join(" › ") }
 }
 
-/// The question, whole, in lines of so many columns.
-pub(crate) fn lines(question: &Question, tree: &Tree, columns: usize) -> Vec<String> {
-    let head = format!(
-        "{} asks to call {} ({})",
-        lineage(question, tree),
-        safe::line(question.tool()),
-        safe::line(&question.why)
-    );
-    let mut lines = filled(head.split(' '), " ", columns);
-    let room = columns.saturating_sub(MARGIN.width()).max(LEAST_ROOM);
-    for line in call(question.arguments()) {
-        for (number, part) in broken(&line, room).into_iter().enumerate() {
-            lines.push(format!("{}{part}", if number == 0 { MARGIN } else { CONTINUED }));
+/// The question in one sentence, such as `lead wants to edit src/lib.rs`.
+pub(crate) fn headline(question: &Question, tree: &Tree) -> String {
+    format!("{} wants to {}", lineage(question, tree), action(question))
+}
+
+/// The call as a verb with its object, such as `edit src/lib.rs`.
+pub(crate) fn action(question: &Question) -> String {
+    let arguments: Value = serde_json::from_str(question.arguments()).unwrap_or_default();
+    let argument = |name: &str| arguments.get(name).and_then(Value::as_str);
+    let subject = match question.tool() {
+        "edit_file" => argument("path").map(|path| format!("edit {}", named_path(path))),
+        "write_file" => argument("path").map(|path| format!("write {}", named_path(path))),
+        "shell" => match argument("command") {
+            Some(command) if is_plain(command) => Some(format!("run `{command}`")),
+            _ => Some("run a command".to_owned()),
+        },
+        _ => None,
+    };
+    subject.unwrap_or_else(|| format!("call {}", safe::line(question.tool())))
+}
+
+/// A path within a sentence. One that could be taken for words of the sentence is quoted.
+fn named_path(path: &str) -> String {
+    let path = fit(&safe::line(path), MAX_SUBJECT_COLUMNS);
+    let is_plain = |c: char| c.is_alphanumeric() || "._/-+@…".contains(c);
+    if path.chars().all(is_plain) { path } else { format!("`{path}`") }
+}
+
+/// Whether a command is short, and has nothing in it that could be taken for something else.
+fn is_plain(command: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || " ._/-=:@+,".contains(c);
+    command.len() <= MAX_SUBJECT_COLUMNS && command.chars().all(is_plain) && !command.trim().is_empty()
+}
+
+/// The question, whole but for the end of a long diff.
+pub(crate) fn lines(question: &Question, tree: &Tree, look: Look<'_>) -> Shown {
+    let head = format!("{} ({})", headline(question, tree), safe::line(&question.why));
+    let mut lines = filled(head.split(' '), " ", look.columns);
+    let preview = look.workspace.and_then(|workspace| preview::of(question, workspace));
+    let remark = match preview {
+        Some(Preview::Changes { path, is_new, change }) => {
+            let (rows, is_cut) = diff(&change, look);
+            let of_file = if is_new { "new file, " } else { "" };
+            let numbers = format!("{of_file}+{} -{}", change.added, change.removed);
+            add(&mut lines, &format!("{} ({numbers})", safe::line(&path)), look);
+            lines.extend(rows);
+            return Shown { lines, is_cut };
         }
+        Some(Preview::Fails { reason }) => Some(format!("This call would fail: {}", safe::line(&reason))),
+        None => None,
+    };
+    for line in remark.into_iter().chain(call(question.arguments())) {
+        add(&mut lines, &line, look);
     }
-    lines
+    Shown { lines, is_cut: false }
+}
+
+/// Adds a line of a call behind the margin, broken into parts that fit.
+fn add(lines: &mut Vec<String>, line: &str, look: Look<'_>) {
+    for (number, part) in broken(line, room(look)).into_iter().enumerate() {
+        lines.push(format!("{}{part}", if number == 0 { MARGIN } else { CONTINUED }));
+    }
+}
+
+fn room(look: Look<'_>) -> usize {
+    look.columns.saturating_sub(MARGIN.width()).max(LEAST_ROOM)
+}
+
+/// The rows of a diff, and whether some are hidden.
+fn diff(change: &Change, look: Look<'_>) -> (Vec<String>, bool) {
+    let diff = change.diff.strip_suffix('\n').unwrap_or(&change.diff);
+    if diff.is_empty() {
+        return (vec![format!("{MARGIN}The content stays the same.")], false);
+    }
+    let lines: Vec<&str> = diff.split('\n').collect();
+    // Where every line ends like this, it says nothing.
+    let is_text = |line: &&&str| line.starts_with(['+', '-', ' ']);
+    let is_crlf = lines.iter().filter(is_text).all(|line| line.ends_with('\r'));
+    // The row in which each line ends.
+    let (mut rows, mut ends) = (Vec::new(), Vec::new());
+    for line in lines {
+        let line = if is_crlf { line.strip_suffix('\r').unwrap_or(line) } else { line };
+        rows.extend(diff_line(line, look));
+        ends.push(rows.len());
+    }
+    if look.length == Length::Whole || rows.len() <= MAX_DIFF_ROWS + DIFF_ROWS_MARGIN {
+        return (rows, false);
+    }
+    rows.truncate(MAX_DIFF_ROWS);
+    let shown = ends.iter().filter(|end| **end <= MAX_DIFF_ROWS).count();
+    let is_within_line = shown.checked_sub(1).map_or(0, |last| ends[last]) < MAX_DIFF_ROWS;
+    let hidden = match (is_within_line, ends.len() - shown) {
+        (false, count) => format!("{count} more lines are hidden"),
+        (true, 1) => "the rest of this line is hidden".to_owned(),
+        (true, count) => format!("the rest of this line and {} more lines are hidden", count - 1),
+    };
+    rows.push(format!("{MARGIN}⟨{hidden}⟩"));
+    (rows, true)
+}
+
+/// A line of a diff, in the colour of what it does.
+fn diff_line(line: &str, look: Look<'_>) -> Vec<String> {
+    let (sign, text) = line.split_at(line.chars().next().map_or(0, char::len_utf8));
+    let style = match sign {
+        "+" => "32",
+        "-" => "31",
+        "@" => "36",
+        _ => "",
+    };
+    let parts = broken(&indented(text), room(look).saturating_sub(1));
+    let row = |(number, part): (usize, String)| {
+        let (margin, sign) = if number == 0 { (MARGIN, sign) } else { (CONTINUED, " ") };
+        let text = format!("{sign}{part}");
+        let text = if style.is_empty() { text } else { look.colour.paint(style, &text) };
+        format!("{margin}{text}")
+    };
+    parts.into_iter().enumerate().map(row).collect()
+}
+
+/// A line of a file. Its indentation stays, unless there is so much of it that it hides something.
+fn indented(text: &str) -> String {
+    let text = text.replace('\t', TAB);
+    let rest = text.trim_start_matches(' ');
+    match text.len() - rest.len() {
+        indent @ 0..=MAX_INDENT_COLUMNS => format!("{}{}", " ".repeat(indent), counted(rest)),
+        _ => counted(&text),
+    }
 }
 
 /// A line in parts that fit, with every blank of it.
@@ -63,14 +216,15 @@ fn broken(line: &str, room: usize) -> Vec<String> {
     parts
 }
 
-/// The arguments of a call: each with its name, or the one there is without.
+/// The arguments of a call: each with its name, the path first, or the one there is without.
 fn call(arguments: &str) -> Vec<String> {
     let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
         return shown(arguments);
     };
     let is_plain = fields.len() == 1;
     let mut lines = Vec::new();
-    for (name, value) in &fields {
+    let (path, rest): (Vec<_>, Vec<_>) = fields.iter().partition(|(name, _)| *name == "path");
+    for (name, value) in path.into_iter().chain(rest) {
         let name = safe::line(name);
         match value {
             Value::String(text) if is_plain => lines.extend(shown(text)),
@@ -148,6 +302,10 @@ fn is_unseen(letter: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use brigade_core::event::Answer;
+    use brigade_core::{CallId, SessionId};
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -173,11 +331,75 @@ mod tests {
 
     #[test]
     fn every_argument_is_named_and_every_line_is_there() {
-        let lines = call(r#"{"path":"a.txt","content":"one\n\n  two\n","mode":7,"\u001b[2Jx":true}"#);
+        let lines = call(r#"{"content":"one\n\n  two\n","path":"a.txt","mode":7,"\u001b[2Jx":true}"#);
         assert_eq!(
             lines,
             ["path: a.txt", "content:", "  one", "  ", "    two", "  ", "mode: 7", r"\u{1b}[2Jx: true"]
         );
         assert_eq!(call("not json \u{1b}[2J"), [r"not json \u{1b}[2J"]);
+    }
+
+    fn question(tool: &str, arguments: Value) -> Question {
+        Question {
+            session: SessionId::root(1),
+            call: CallId { turn: 1, index: 0 },
+            what: format!("{tool} {arguments}").into(),
+            why: "this mode asks before it".to_owned(),
+            always: None,
+            asked_at: 0,
+            until: 0,
+            default: Answer::Deny { word: None },
+        }
+    }
+
+    #[test]
+    fn a_headline_names_what_is_done_and_to_what() {
+        let action = |tool: &str, arguments: Value| action(&question(tool, arguments));
+        assert_eq!(
+            action("edit_file", json!({"path": "src/lib.rs", "old": "a", "new": "b"})),
+            "edit src/lib.rs"
+        );
+        assert_eq!(action("write_file", json!({"path": "a b (yes)", "content": ""})), "write `a b (yes)`");
+        assert_eq!(action("shell", json!({"command": "cargo test -p x"})), "run `cargo test -p x`");
+        assert_eq!(action("shell", json!({"command": "ls`; rm -rf ~"})), "run a command");
+        assert_eq!(action("mcp__x__y", json!({"path": "a"})), "call mcp__x__y");
+        assert_eq!(action("edit_file", json!({"path": "a\u{1b}[2J"})), r"edit `a\u{1b}[2J`");
+    }
+
+    fn rows(before: &str, after: &str, length: Length) -> (Vec<String>, bool) {
+        let look = Look { columns: 24, colour: Colour::Off, workspace: None, length };
+        diff(&Change::between(before, after, None), look)
+    }
+
+    #[test]
+    fn a_diff_keeps_indentation_and_shows_what_hides() {
+        let (rows, is_cut) = rows("fn a() {\n\told\n}\n", "fn a() {\n    new\u{200b}\n}\n", Length::Bounded);
+        assert!(!is_cut);
+        assert_eq!(
+            rows,
+            ["  │ @@ -1,3 +1,3 @@", "  │  fn a() {", "  │ -    old", r"  │ +    new\u{200b}", "  │  }"]
+        );
+        let (rows, _) = super::tests::rows("a\r\n", "b\r\n", Length::Bounded);
+        assert_eq!(rows[1..], ["  │ -a", "  │ +b"]);
+        let (rows, _) = super::tests::rows("a\r\n", "a\n", Length::Bounded);
+        assert_eq!(rows[1..], [r"  │ -a\u{d}", "  │ +a"]);
+        assert_eq!(super::tests::rows("a", "a", Length::Bounded).0, ["  │ The content stays the same."]);
+    }
+
+    #[test]
+    fn a_long_diff_says_how_much_is_hidden_and_can_be_shown_whole() {
+        let many: String = (0..100).map(|number| format!("{number}\n")).collect();
+        let (bounded, is_cut) = rows("", &many, Length::Bounded);
+        assert!(is_cut);
+        assert_eq!(bounded.len(), MAX_DIFF_ROWS + 1);
+        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨41 more lines are hidden⟩");
+        let (whole, is_cut) = rows("", &many, Length::Whole);
+        assert_eq!((whole.len(), is_cut), (101, false));
+        // A note in place of two lines would save nothing.
+        let few: String = (0..MAX_DIFF_ROWS + 1).map(|number| format!("{number}\n")).collect();
+        assert!(!rows("", &few, Length::Bounded).1);
+        let long = format!("{}\nb\nc\n", "x".repeat(5000));
+        let (bounded, _) = rows("", &long, Length::Bounded);
+        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨the rest of this line and 2 more lines are hidden⟩");
     }
 }

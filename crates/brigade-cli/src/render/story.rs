@@ -170,6 +170,7 @@ impl<'a> Story<'a> {
             (Purpose::Summary, _) => Some("report"),
             (Purpose::Turn, Stop::Length) => Some("cut off by the output limit"),
             (Purpose::Turn, Stop::Refusal) => Some("refused"),
+            (Purpose::Turn, Stop::Denied) => Some("ended after a denied permission"),
             (Purpose::Turn, Stop::End | Stop::Calls) => None,
         };
         let text = reply.text.as_str();
@@ -227,7 +228,7 @@ impl<'a> Story<'a> {
             Event::Delegated { child, delegation, .. } => {
                 call.children.push(Child { session: child, label: label(delegation), at, returned: None });
             }
-            Event::Returned { child, outcome, spent } => {
+            Event::Returned { child, outcome, spent, .. } => {
                 if let Some(child) = call.children.iter_mut().rev().find(|known| known.session == child) {
                     child.returned = Some((outcome, *spent, at.saturating_sub(child.at)));
                 }
@@ -313,8 +314,12 @@ pub(crate) fn cost(spent: &Spent) -> String {
         0 => String::new(),
         tokens => format!(", {tokens} by its own account"),
     };
+    let agents = match spent.reported.agents {
+        0 => String::new(),
+        agents => format!(", {}", count(agents, "reported sub-agent")),
+    };
     let (input, output) = (spent.usage.input_total(), spent.usage.output);
-    format!("{input} tokens in, {output} out{doubt}{reported}, {}", cost_in_words(spent))
+    format!("{input} tokens in, {output} out{doubt}{reported}{agents}, {}", cost_in_words(spent))
 }
 
 fn cost_in_words(spent: &Spent) -> String {

@@ -1,6 +1,7 @@
-//! What each agent cost.
+//! What each agent cost, and which files it changed.
 
-use brigade_core::view::Doing;
+use brigade_core::event::ChangedLines;
+use brigade_core::view::{Doing, Node};
 use brigade_core::{Spent, Status};
 
 use super::{Content, Overview, elapsed, fit, overview, pad, width};
@@ -14,8 +15,10 @@ const MOST_ROWS: usize = 24;
 const LABEL: usize = 36;
 /// The least that is left for the outcomes.
 const OUTCOME: usize = 10;
-/// The columns that are left out first where there is little room: turns, out, in, time.
-const LEFT_OUT: [usize; 4] = [1, 3, 2, 5];
+/// The columns that are left out first where there is little room: turns, out, in, time, lines.
+const LEFT_OUT: [usize; 5] = [1, 3, 2, 5, 6];
+/// The least that is left for the path of a changed file.
+const MIN_PATH: usize = 12;
 
 /// The tree with what each agent did and used up, and the sum, in at most so many columns.
 pub(crate) fn costs(view: &View, colour: Colour, columns: usize) -> String {
@@ -48,15 +51,60 @@ pub(crate) fn summary(view: &View, colour: Colour, columns: usize) -> String {
     table(view, colour, columns, MOST_ROWS)
 }
 
+/// The files that agents changed, with the lines that they added and removed, in at most so many columns. Empty if no
+/// change is on record.
+pub(crate) fn changes(view: &View, colour: Colour, columns: usize) -> String {
+    let nodes = view.tree.walk(&view.root);
+    let changes = || nodes.iter().flat_map(|node| node.changes.iter().map(move |change| (*node, change)));
+    let count = changes().count();
+    if count == 0 {
+        return String::new();
+    }
+    let label = |node: &Node| fit(&safe::line(&node.label), LABEL.min(columns / 3));
+    let widest_label = changes().map(|(node, _)| width(&label(node))).max().unwrap_or(0).max(10);
+    let widest_lines = changes().map(|(_, (_, lines))| width(&signed(*lines))).max().unwrap_or(0).max(5);
+    let room = columns.saturating_sub(widest_label + widest_lines + 4).max(MIN_PATH);
+    let mut rows = vec![["changed by", "file", "lines"].map(str::to_owned)];
+    for (node, (path, lines)) in changes().take(MOST_ROWS) {
+        rows.push([label(node), fit_end(&safe::line(path), room), signed(*lines)]);
+    }
+    if count > MOST_ROWS {
+        rows.push([format!("… {} more", count - MOST_ROWS), String::new(), String::new()]);
+    }
+    layout(&rows, colour, columns, 2, &[])
+}
+
+/// Lines that were added and removed.
+fn signed(lines: ChangedLines) -> String {
+    format!("+{} -{}", lines.added, lines.removed)
+}
+
+/// Cuts a path to so many columns. Its end says most.
+fn fit_end(path: &str, columns: usize) -> String {
+    if width(path) <= columns {
+        return path.to_owned();
+    }
+    let mut kept: Vec<char> = Vec::new();
+    let mut used = 1;
+    for c in path.chars().rev() {
+        used += width(c.encode_utf8(&mut [0; 4]));
+        if used > columns {
+            break;
+        }
+        kept.push(c);
+    }
+    std::iter::once('…').chain(kept.into_iter().rev()).collect()
+}
+
 fn table(view: &View, colour: Colour, columns: usize, most: usize) -> String {
     let overview = overview(&view.tree, &view.root, most);
-    let mut lines = vec![["agent", "turns", "in", "out", "cost", "time"].map(str::to_owned)];
+    let mut lines = vec![["agent", "turns", "in", "out", "cost", "time", "lines"].map(str::to_owned)];
     let mut outcomes = vec![(String::from("outcome"), "2")];
     for row in &overview.rows {
         match row.content {
             Content::Agent(node, _) => {
                 let name = fit(&format!("{}{}", row.prefix, safe::line(&node.label)), LABEL.min(columns / 2));
-                lines.push(cells(name, node.turns, &node.own, elapsed(&view.tree, node)));
+                lines.push(cells(name, node.turns, &node.own, elapsed(&view.tree, node), changed(&[node])));
                 outcomes.push(outcome(&node.doing));
             }
             Content::Folded(tally) => {
@@ -70,7 +118,8 @@ fn table(view: &View, colour: Colour, columns: usize, most: usize) -> String {
     }
     if overview.rows.len() > 1 {
         let time = view.tree.node(&view.root).map_or(0, |root| elapsed(&view.tree, root));
-        lines.push(cells("total".to_owned(), overview.turns, &overview.spent, time));
+        let changed = changed(&view.tree.walk(&view.root));
+        lines.push(cells("total".to_owned(), overview.turns, &overview.spent, time, changed));
         outcomes.push((total(&overview), "2"));
     }
     let numbers = layout(&lines, Colour::Off, columns.saturating_sub(OUTCOME + 2), 1, &LEFT_OUT);
@@ -87,9 +136,18 @@ fn table(view: &View, colour: Colour, columns: usize, most: usize) -> String {
     text
 }
 
-fn cells(name: String, turns: u64, spent: &Spent, millis: u64) -> [String; 6] {
+fn cells(name: String, turns: u64, spent: &Spent, millis: u64, changed: String) -> [String; 7] {
     let [input, output, cost] = amounts(spent);
-    [name, turns.to_string(), input, output, cost, units::elapsed(millis)]
+    [name, turns.to_string(), input, output, cost, units::elapsed(millis), changed]
+}
+
+/// The lines that these agents changed; empty if they changed no file.
+fn changed(nodes: &[&Node]) -> String {
+    let mut changes = nodes.iter().flat_map(|node| node.changes.values()).peekable();
+    if changes.peek().is_none() {
+        return String::new();
+    }
+    signed(changes.fold(ChangedLines::default(), |sum, lines| sum.plus(*lines)))
 }
 
 fn amounts(spent: &Spent) -> [String; 3] {
@@ -165,4 +223,89 @@ pub(crate) fn layout<const N: usize>(
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use brigade_core::event::Effect;
+    use brigade_core::{
+        Amount, Budget, CallId, Delegation, Event, Extent, Grant, Hash, Limit, Record, SeenFile, SessionId,
+        ToolOutput,
+    };
+
+    use super::*;
+
+    /// A view of one agent that made these edits: the path, the lines if they were counted, and the outcome.
+    fn view(edits: &[(&str, Option<ChangedLines>, ToolOutput)]) -> View {
+        let root = SessionId::root(1);
+        let hash = Hash::of(b"");
+        let grant =
+            Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
+        let started = Event::Started {
+            delegation: Delegation::default().into(),
+            agent: hash,
+            grant,
+            parent: None,
+            depth: 0,
+        };
+        let mut events = vec![started];
+        for (index, (path, lines, output)) in (0..).zip(edits) {
+            let call = CallId { turn: 1, index };
+            let (effect, before, after, lent) = (Effect::Edit, None, Some(hash), Amount::default());
+            events.push(Event::ToolStarted { call, effect, before, after, lent, lines: *lines });
+            let seen = SeenFile { path: (*path).to_owned(), hash, extent: Extent::Whole };
+            let spent = Spent::default();
+            events.push(Event::ToolEnded { call, output: output.clone(), spent, seen: Some(seen.into()) });
+        }
+        let mut view = View::new(root.clone());
+        for (seq, event) in (0..).zip(events) {
+            view.apply(&Record { session: root.clone(), seq, pos: seq, at: 0, v: 1, event });
+        }
+        view
+    }
+
+    fn lines(added: u32, removed: u32) -> Option<ChangedLines> {
+        Some(ChangedLines { added, removed })
+    }
+
+    #[test]
+    fn edits_of_one_file_are_added_up_and_failures_do_not_count() {
+        let ok = || ToolOutput::ok("");
+        let view = view(&[
+            ("src/a.rs", lines(2, 1), ok()),
+            ("b\u{1b}[2J", lines(1, 0), ok()),
+            ("src/a.rs", lines(3, 0), ok()),
+            ("c", lines(9, 9), ToolOutput::error("no")),
+        ]);
+        let shown = changes(&view, Colour::Off, 80);
+        insta::assert_snapshot!(shown, @r"
+        changed by  file        lines
+        lead        b\u{1b}[2J  +1 -0
+        lead        src/a.rs    +5 -1
+        ");
+    }
+
+    #[test]
+    fn logs_of_earlier_versions_show_no_changes() {
+        let view = view(&[("a", None, ToolOutput::ok(""))]);
+        assert_eq!(changes(&view, Colour::Off, 80), "");
+        assert!(!summary(&view, Colour::Off, 80).contains("lines"));
+    }
+
+    #[test]
+    fn changes_fit_into_narrow_windows_and_many_are_counted() {
+        let path = "src/of/a/rather/long/path/with/日本語/calc.py";
+        let one = view(&[(path, lines(2, 1), ToolOutput::ok(""))]);
+        for columns in [34, 40, 60, 100] {
+            let shown = changes(&one, Colour::Off, columns);
+            assert!(shown.lines().all(|line| width(line) <= columns), "{columns}: {shown}");
+            assert!(shown.contains("calc.py") && shown.contains("+2 -1"), "{shown}");
+        }
+        let names: Vec<String> = (0..30).map(|number| format!("file{number}")).collect();
+        let edits: Vec<_> =
+            names.iter().map(|name| (name.as_str(), lines(1, 0), ToolOutput::ok(""))).collect();
+        let shown = changes(&view(&edits), Colour::Off, 80);
+        assert_eq!(shown.lines().count(), 1 + MOST_ROWS + 1, "{shown}");
+        assert!(shown.contains("… 6 more"), "{shown}");
+    }
 }

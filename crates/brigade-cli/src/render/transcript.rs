@@ -249,14 +249,15 @@ impl Page {
     }
 }
 
-/// The beginning of a line, and how much there is more.
+/// The beginning of a line, and how much there is more. A rest that is no longer than the remark about it is shown.
 fn shortened(line: &str, most: usize) -> String {
-    let count = line.chars().count();
-    if count <= most {
+    let hidden = line.chars().count().saturating_sub(most);
+    let remark = format!("… ({hidden} more characters)");
+    if hidden <= remark.chars().count() {
         return line.to_owned();
     }
     let kept: String = line.chars().take(most).collect();
-    format!("{kept}… ({} more characters)", count - most)
+    format!("{kept}{remark}")
 }
 
 #[cfg(test)]
@@ -403,6 +404,13 @@ mod tests {
         );
         let whole = transcript(&records, Outputs::Whole, Colour::Off);
         assert!(long.lines().all(|line| whole.contains(line)) && !whole.contains('…'), "{whole}");
+    }
+
+    #[test]
+    fn a_rest_that_is_shorter_than_its_remark_is_shown() {
+        assert_eq!(shortened(&"x".repeat(12), 10), "x".repeat(12));
+        assert_eq!(shortened(&"x".repeat(32), 10), "x".repeat(32));
+        assert_eq!(shortened(&"x".repeat(60), 10), format!("{}… (50 more characters)", "x".repeat(10)));
     }
 
     #[test]

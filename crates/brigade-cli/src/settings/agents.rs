@@ -8,8 +8,17 @@ use super::Environment;
 pub(crate) const PROJECT_AGENTS: &str = ".brigade/agents";
 
 /// The folders of other programs, in a project and in a home.
-const FOREIGN: [&str; 5] =
-    [".claude/agents", ".opencode/agent", ".opencode/agents", ".gemini/agents", ".codex/agents"];
+const FOREIGN: [&str; 9] = [
+    ".claude/agents",
+    ".opencode/agent",
+    ".opencode/agents",
+    ".gemini/agents",
+    ".codex/agents",
+    ".github/agents",
+    ".copilot/agents",
+    ".cursor/agents",
+    ".factory/droids",
+];
 
 /// Where a person's agents are. The default is nowhere.
 #[derive(Debug, Clone, Default)]
@@ -80,13 +89,24 @@ mod tests {
                 "/p/.opencode/agents",
                 "/p/.gemini/agents",
                 "/p/.codex/agents",
+                "/p/.github/agents",
+                "/p/.copilot/agents",
+                "/p/.cursor/agents",
+                "/p/.factory/droids",
                 "/h/.claude/agents",
                 "/h/.opencode/agent",
                 "/h/.opencode/agents",
                 "/h/.gemini/agents",
                 "/h/.codex/agents",
+                "/h/.github/agents",
+                "/h/.copilot/agents",
+                "/h/.cursor/agents",
+                "/h/.factory/droids",
             ]
         );
+        for folder in FOREIGN.iter().chain(&crate::settings::FOREIGN_SKILLS) {
+            assert!(crate::trust::COVERED.contains(folder), "{folder} counts, so trust has to cover it");
+        }
         let untrusted = agent_places(&home, None, &home.paths);
         assert!(!untrusted.iter().any(|place| place.starts_with("/p")));
         assert_eq!(agent_places(&AgentFolders::default(), None, &[]), Vec::<PathBuf>::new());

@@ -4,14 +4,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use brigade::Secret;
+use brigade::model::Proxies;
 
 use super::SCRIPT;
+use super::shell::{self, OWN_PREFIX, Withheld};
 use crate::failure::Failure;
 
-/// Variables that commands of `shell` see. Nothing else reaches them: what is not passed cannot leak.
-const PASSED: [&str; 9] = ["PATH", "HOME", "LANG", "TERM", "USER", "LOGNAME", "TMPDIR", "TZ", "SHELL"];
-const PASSED_PREFIX: &str = "LC_";
-const OWN_PREFIX: &str = "BRIGADE_";
 /// The one variable of ours that is a place and not a key.
 const HOME_VARIABLE: &str = "BRIGADE_HOME";
 
@@ -20,8 +18,9 @@ const HOME_VARIABLE: &str = "BRIGADE_HOME";
 pub(crate) struct Environment {
     /// Variables that stand for keys of the configuration, without their prefix: (`SWARM__MAX_DEPTH`, `2`).
     pub(crate) brigade: Vec<(String, String)>,
-    /// Variables that commands of `shell` get.
-    pub(crate) shell: Vec<(String, String)>,
+    /// Names of the variables that commands of `shell` can get, each with the reason why they do not get it by default. The
+    /// values stay where they are.
+    pub(crate) names: Vec<(String, Option<Withheld>)>,
     /// Whether colours are unwanted.
     pub(crate) no_color: bool,
     /// What the terminal is called.
@@ -48,7 +47,7 @@ impl Environment {
     ) -> Result<Environment, Failure> {
         let mut found = Environment {
             brigade: Vec::new(),
-            shell: Vec::new(),
+            names: Vec::new(),
             no_color: false,
             term: None,
             home: None,
@@ -79,14 +78,13 @@ impl Environment {
                 let text = value.to_str().ok_or_else(|| Failure::usage(format!("{name} is not UTF-8")))?;
                 found.brigade.push((key.to_owned(), text.to_owned()));
             }
-            if (PASSED.contains(&name) || name.starts_with(PASSED_PREFIX))
-                && let Some(text) = value.to_str()
-            {
-                found.shell.push((name.to_owned(), text.to_owned()));
+            if shell::is_passable(name, value.to_str()) {
+                let withheld = value.to_str().and_then(|value| shell::withheld(name, value));
+                found.names.push((name.to_owned(), withheld));
             }
         }
         found.brigade.sort();
-        found.shell.sort();
+        found.names.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(found)
     }
 
@@ -142,6 +140,18 @@ impl Environment {
         std::env::var(name).ok()
     }
 
+    /// The proxies that the environment names, in capitals or in small letters. They are read anew, since they may hold
+    /// a password.
+    pub(crate) fn proxies(&self) -> Proxies {
+        let first = |names: [&str; 2]| {
+            names.iter().filter_map(|name| self.variable(name)).find(|value| !value.trim().is_empty())
+        };
+        Proxies {
+            https: first(["HTTPS_PROXY", "https_proxy"]).map(Secret::new),
+            exempt: first(["NO_PROXY", "no_proxy"]).unwrap_or_default(),
+        }
+    }
+
     /// A path as seen from the current folder.
     pub(crate) fn absolute(&self, path: &Path) -> PathBuf {
         self.current.join(path)
@@ -179,7 +189,12 @@ mod tests {
     fn commands_see_no_keys() {
         let found =
             read(&[("PATH", "/bin"), ("ANTHROPIC_API_KEY", "k"), ("LC_ALL", "C"), ("BRIGADE_MODEL", "m")]);
-        assert_eq!(found.shell, [("LC_ALL".into(), "C".into()), ("PATH".into(), "/bin".into())]);
+        let names: Vec<(&str, bool)> =
+            found.names.iter().map(|(name, withheld)| (name.as_str(), withheld.is_some())).collect();
+        assert_eq!(
+            names,
+            [("ANTHROPIC_API_KEY", true), ("BRIGADE_MODEL", true), ("LC_ALL", false), ("PATH", false)]
+        );
         assert_eq!(found.brigade, [("MODEL".into(), "m".into())]);
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Environment, Layers, Places, ProjectConfig, Settings};
+use super::{Environment, Layers, Places, ProjectConfig, Settings, providers};
 use crate::args::{Flags, Global};
 use crate::failure::Failure;
 use crate::trust::{self, Record, Standing, TrustedProject};
@@ -42,6 +42,13 @@ impl Settings {
                 Settings::resolve(environment, places, layers.clone(), global, &Flags::default())
             },
         };
+        let values = providers::variables(|name| environment.variable(name));
+        let mut names: Vec<&str> = values.iter().map(|(name, ..)| *name).collect();
+        names.dedup();
+        for name in names {
+            let own = values.iter().filter(|(variable, ..)| *variable == name).cloned().collect();
+            examination.add(name.to_owned(), |layers| layers.add_flags(own));
+        }
         examination.person(&places.config);
         let project = examination.project(&environment);
         for variable in &environment.brigade {

@@ -128,7 +128,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds flags that stand for keys.
+    /// Adds flags, or variables of other programs, that stand for keys.
     pub(super) fn add_flags(
         &mut self,
         flags: Vec<(&'static str, &'static [&'static str], Value)>,

@@ -15,6 +15,8 @@ const MCP_SERVERS: &str = "mcpServers";
 /// - `providers`: a server of the project would be sent the person's keys, by the names of their variables.
 /// - `prices`: a model that looks cheaper than it is would cost more than the budget of the person.
 /// - `store`: sessions would be kept, or looked for, where the person does not expect them.
+/// - `notify`: a program would be started without a question, on every run.
+/// - `shell`: commands would get secrets of the person.
 /// - `agents`: its paths lead to files that the hash of the project does not cover.
 ///
 /// Permissions, the mode `auto` among them, and servers that are started are allowed: `brigade trust` shows them

@@ -1,6 +1,7 @@
 //! The section `providers`, and the providers that are there without it.
 
 mod offer;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +20,14 @@ use super::{Environment, keys};
 use crate::failure::Failure;
 
 pub(crate) use offer::{Key, Offer};
+pub(super) use variables::variables;
 
 /// The words for the ways to speak that `kind` knows.
 pub(super) const KINDS: [&str; 4] = ["openai", "responses", "anthropic", "gemini"];
 
 const OPENAI: &str = "https://api.openai.com/v1";
+/// Variables that hold the key of Gemini; the first one that is set counts.
+const GEMINI_KEYS: [&str; 2] = ["GEMINI_API_KEY", "GOOGLE_API_KEY"];
 
 /// A provider as it is written.
 #[derive(Debug, Default, Deserialize)]
@@ -104,7 +108,7 @@ const BUILT_IN: [(&str, Kind, &str, &str); 11] = [
     ("openai", Kind::OpenAi, OPENAI, "OPENAI_API_KEY"),
     ("openai-responses", Kind::Responses, OPENAI, "OPENAI_API_KEY"),
     ("anthropic", Kind::Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
-    ("gemini", Kind::Gemini, "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
+    ("gemini", Kind::Gemini, "https://generativelanguage.googleapis.com/v1beta", GEMINI_KEYS[0]),
     ("openrouter", Kind::OpenAi, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     ("deepseek", Kind::OpenAi, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     ("groq", Kind::OpenAi, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
@@ -162,7 +166,7 @@ impl Providers {
 
     /// Whether a variable holds the key of one of them.
     pub(super) fn has_key_in(&self, variable: &str) -> bool {
-        self.0.values().any(|provider| provider.key == variable)
+        GEMINI_KEYS.contains(&variable) || self.0.values().any(|provider| provider.key == variable)
     }
 
     /// Their names.
@@ -197,6 +201,7 @@ impl Providers {
             },
         };
         let endpoint = Endpoint::limited(name, base_url, key, provider.pace, provider.times);
+        let endpoint = endpoint.and_then(|endpoint| endpoint.with_proxies(&environment.proxies()));
         let endpoint = endpoint.map_err(|error| error.to_string())?.with_prices(prices.clone());
         let is_openai = base_url.trim_end_matches('/') == OPENAI;
         Ok(match provider.kind {

@@ -11,13 +11,12 @@ use brigade_sandbox::GuardCommand;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use super::shell::OWN_PREFIX;
 use super::{Settings, keys, layers};
 use crate::failure::Failure;
 
 /// Variables of the person that a server sees without being given them.
 const PASSED: [&str; 2] = ["PATH", "HOME"];
-/// Variables that stand for keys of our own configuration.
-const OWN_PREFIX: &str = "BRIGADE_";
 
 /// Who can log in: a person, or the client itself.
 pub(super) const GRANTS: [&str; 2] = ["authorization_code", "client_credentials"];
@@ -234,9 +233,9 @@ impl Server {
 
 /// The variables that a program sees without being given them, apart from those that it is given.
 pub(super) fn passed(settings: &Settings, given: &BTreeMap<String, String>) -> Vec<(String, Secret)> {
-    let passed = settings.environment.shell.iter();
-    let passed = passed.filter(|(name, _)| PASSED.contains(&name.as_str()) && !given.contains_key(name));
-    passed.map(|(name, value)| (name.clone(), Secret::new(value))).collect()
+    let passed = PASSED.iter().filter(|name| !given.contains_key(**name));
+    let value = |name: &str| Some((name.to_owned(), Secret::new(settings.environment.variable(name)?)));
+    passed.filter_map(|name| value(name)).collect()
 }
 
 /// A variable that a definition names. A project may not ask for the keys that models are paid with.
@@ -245,8 +244,7 @@ pub(super) fn variable(
     is_of_project: bool,
     settings: &Settings,
 ) -> Result<Option<String>, String> {
-    let is_ours =
-        name.starts_with(OWN_PREFIX) || settings.providers.has_key_in(name) || settings.web.has_key_in(name);
+    let is_ours = name.starts_with(OWN_PREFIX) || settings.has_key_in(name);
     if is_of_project && is_ours {
         return Err(format!(
             "a project may not give it {name}, only you can; define it in your own configuration"

@@ -12,15 +12,20 @@ use brigade_core::Hash;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// The folders that are hashed with all that is in them.
-const COVERED: [&str; 7] = [
+/// The folders that are hashed with all that is in them. A folder that has one of them is a project.
+pub(crate) const COVERED: [&str; 12] = [
     ".brigade",
     ".claude/agents",
     ".claude/skills",
+    ".agents/skills",
     ".opencode/agent",
     ".opencode/agents",
     ".gemini/agents",
     ".codex/agents",
+    ".github/agents",
+    ".copilot/agents",
+    ".cursor/agents",
+    ".factory/droids",
 ];
 
 /// The file that names servers of tools. It is hashed as well.

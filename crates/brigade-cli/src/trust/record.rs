@@ -10,6 +10,7 @@ use brigade_core::Hash;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
+use super::instructions;
 use crate::clock;
 use crate::failure::Failure;
 use crate::settings::Environment;
@@ -21,6 +22,28 @@ pub(crate) struct Entry {
     pub(crate) hash: Hash,
     /// When it was trusted, in UTC milliseconds.
     pub(crate) at: u64,
+    /// The instruction files that were accepted with it, by path; none if there was no such file. Empty in records of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) instructions: BTreeMap<String, Option<Hash>>,
+}
+
+impl Entry {
+    /// Whether the accepted instruction files are still as they were.
+    pub(crate) fn has_same_instructions(&self) -> bool {
+        self.instructions.iter().all(|(path, hash)| instructions::hash(Path::new(path)) == *hash)
+    }
+}
+
+/// Whether the user accepted the content of an instruction file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    /// The user accepted exactly this content.
+    Yes,
+    /// The user accepted another content, or that there was no such file.
+    Changed,
+    /// The user was never asked.
+    Unasked,
 }
 
 /// All that was trusted.
@@ -40,13 +63,29 @@ impl Record {
         root.to_str().and_then(|name| self.folders.get(name)).map(|entry| entry.hash)
     }
 
+    /// Whether the user accepted this content of an instruction file.
+    pub(crate) fn accepted(&self, path: &Path, content: Hash) -> Accepted {
+        let name = path.to_str().unwrap_or_default();
+        let known = || self.folders.values().filter_map(|entry| entry.instructions.get(name));
+        if known().next().is_none() {
+            return Accepted::Unasked;
+        }
+        let is_known = known().any(|hash| *hash == Some(content));
+        if is_known { Accepted::Yes } else { Accepted::Changed }
+    }
+
     /// Every trusted folder.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.folders.iter().map(|(folder, entry)| (folder.as_str(), entry))
     }
 
-    /// Notes that a folder is trusted.
-    pub(crate) fn trust(environment: &Environment, root: &Path, hash: Hash) -> Result<(), Failure> {
+    /// Notes that a folder is trusted, with these instruction files. Those of other folders below stay accepted.
+    pub(crate) fn trust(
+        environment: &Environment,
+        root: &Path,
+        hash: Hash,
+        instructions: BTreeMap<String, Option<Hash>>,
+    ) -> Result<(), Failure> {
         let name = root.to_str().ok_or_else(|| {
             Failure::usage(format!(
                 "{} cannot be kept on record: its path is not UTF-8; rename it",
@@ -54,7 +93,9 @@ impl Record {
             ))
         })?;
         change(&environment.trusted_file()?, |record| {
-            record.folders.insert(name.to_owned(), Entry { hash, at: clock::now() });
+            let known = record.folders.remove(name).map(|entry| entry.instructions).unwrap_or_default();
+            let instructions = known.into_iter().chain(instructions).collect();
+            record.folders.insert(name.to_owned(), Entry { hash, at: clock::now(), instructions });
         })
     }
 

@@ -111,6 +111,51 @@ fn what_it_did_by_itself_is_shown() {
 }
 
 #[test]
+fn sub_agents_that_it_told_of_are_shown_and_counted() {
+    let home = Home::new();
+    home.write("home/config.json", &config(&home, json!({})));
+    let announced = |id: &str, title: &str| {
+        let update = json!({ "sessionUpdate": "subagent_update", "sessionId": id, "title": title,
+            "description": "look around", "state": { "state": "running" } });
+        format!("!update {update}\n")
+    };
+    let orders = format!("{}{}!spend 90\n!say fine", announced("c1", "Scout"), announced("c2", "Reader"));
+    let report = home.report(&delegating(&orders), &[]);
+    let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]);
+    assert_eq!(child["usage"]["reported_agents"], 2, "{report}");
+    assert_eq!(report["agents"][0]["usage"].get("reported_agents"), None, "{report}");
+    let said =
+        "external agents say they used 100 tokens, $0.2500 and started 2 sub-agents, on their own account";
+    home.brigade(&["sessions", "tree", session]).exits(0).prints(said);
+    home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()])
+        .exits(0)
+        .prints("sub-agent Scout: look around (running)")
+        .prints("sub-agent Reader: look around (running)")
+        .prints("2 reported sub-agents");
+    let stream = home.run(&delegating(&orders), &["--output-format", "stream-json"]);
+    stream.exits(0).prints(r#""why":"sub-agent Scout: look around (running)""#);
+}
+
+#[test]
+fn an_agent_that_gives_up_after_a_refusal_is_incomplete() {
+    let home = Home::new();
+    home.write("home/config.json", &config(&home, json!({ "permissions": { "mode": "edit" } })));
+    std::fs::create_dir(home.home().join("agents")).unwrap();
+    home.write(
+        "home/agents/outside.md",
+        "---\nname: Outside\ndescription: Works.\nacp: fix\n---\nBe brief.\n",
+    );
+    let call = json!({ "toolCallId": "1", "title": "Build", "kind": "execute", "rawInput": { "command": "make it so" } });
+    let task = format!("!say I build it now.\n!ask {call}\n!stop cancelled");
+    let done = home.brigade(&["run", "-a", "outside", &task]);
+    done.exits(3)
+        .prints("I build it now.")
+        .prints("(refused: Build: make it so. ")
+        .prints("`shell(make it so)` in permissions.allow");
+    done.says("the external agent ended after it was denied a permission").says("To continue:");
+}
+
+#[test]
 fn what_it_says_it_used_up_is_shown_apart() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));

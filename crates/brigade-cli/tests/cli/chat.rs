@@ -178,3 +178,64 @@ fn programs_read_one_object_for_each_round() {
     assert_eq!((&lines[0]["result"], &lines[1]["result"]), (&"first: one".into(), &"turn 2: two".into()));
     assert_eq!(lines[0]["session_id"], lines[1]["session_id"]);
 }
+
+#[test]
+fn files_go_along_and_an_exclamation_mark_is_a_message_without_a_terminal() {
+    let home = Home::new();
+    let model = home.script("[[reply]]\ntext = '{heard}'");
+    home.write("work/notes.txt", "Tea needs hot water.");
+    let done = chat(&home, &["--model", &model], "sum up @notes.txt\n!touch made\nask @alice\n");
+    done.exits(0).says("attached notes.txt (1 line)");
+    assert_eq!(
+        done.stdout,
+        "sum up @notes.txt\n\nFile notes.txt:\n```\nTea needs hot water.\n```\n!touch made\nask @alice\n"
+    );
+    assert!(!home.work().join("made").exists(), "a program that writes messages runs no commands");
+    let denied = chat(
+        &home,
+        &["--model", &model, "--set", "permissions.deny=[\"read_file(notes.txt)\"]"],
+        "sum up @notes.txt\n",
+    );
+    denied.exits(0).says("cannot attach notes.txt");
+    assert!(!denied.stdout.contains("hot water"), "{}", denied.stdout);
+}
+
+#[test]
+fn edits_are_undone_and_a_session_is_cleared_and_compacted_line_by_line() {
+    let home = Home::new();
+    let model = home.script(
+        "[[reply]]\npurpose = 'compaction'\ntext = 'They talked.'\n\
+         [[reply]]\ntask = 'write'\nturn = 1\n[[reply.call]]\ntool = 'write_file'\narguments = { path = 'x', content = 'x' }\n\
+         [[reply]]\ntext = 'turn {turn}: {heard}'",
+    );
+    let input = "/undo\nwrite\n/undo\nmore\n/undo\n/compact\nagain\n/clear\nfresh\n/compact\n";
+    let done = chat(&home, &["--model", &model], input);
+    done.exits(0).says("Nothing was said yet.").says("no older part yet");
+    let shown: Vec<&str> = done.stdout.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(
+        shown[..6],
+        [
+            "turn 2: write",
+            "removed x, which the round created",
+            "turn 3: more",
+            "I undid the edits of the last round in: x",
+            "The last round edited no files. Changes by commands are not undone.",
+            "turn 5: again",
+        ]
+    );
+    assert!(shown[6].starts_with("A new session begins. To continue the last one: /resume "), "{shown:?}");
+    assert_eq!(shown[7..], ["turn 1: fresh"]);
+    assert!(!home.work().join("x").exists());
+    let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
+    assert_eq!(list.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_last_sentence_before_a_call_is_told_in_a_log_too() {
+    let home = Home::new();
+    let script = "[[reply]]\nturn = 1\ntext = \"Let me see.\\n\\nI look at **the notes**.\"\n[[reply.call]]\ntool = 'echo'\n\
+                  arguments = { text = 'x' }\n[[reply]]\ntext = 'Done. All of it.'";
+    let done = home.run(script, &[]);
+    done.exits(0).says("\nlead: I look at the notes.\n");
+    assert!(!done.stderr.contains("All of it"), "the result is no thought: {}", done.stderr);
+}

@@ -41,6 +41,89 @@ fn bash_completes_a_command() {
     assert_eq!(Done::of(completed).exits(0).stdout.trim(), "sessions");
 }
 
+/// The words that bash offers for a command line, whose last word is not finished.
+fn offered_by_bash(home: &Home, words: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
+    let script = home.write("brigade.bash", &home.brigade(&["completions", "bash"]).exits(0).stdout);
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_brigade")).parent().unwrap().to_owned();
+    let typed = format!(
+        "PATH='{}':$PATH; source '{}'; COMP_WORDS=({}); COMP_CWORD={}; \
+         _brigade brigade '{}' '{}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        folder.display(),
+        script.display(),
+        words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+        words.len() - 1,
+        words[words.len() - 1],
+        words[words.len() - 2],
+    );
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", &typed]).env("BRIGADE_HOME", home.home()).current_dir(home.work());
+    let done = Done::of(bash.envs(variables.iter().copied()).output().unwrap());
+    done.exits(0).stdout.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_session_ids_agents_and_models() {
+    let home = Home::new();
+    let id = home.report("[[reply]]\ntext = 'x'", &[])["session_id"].as_str().unwrap().to_owned();
+    let other = home.report("[[reply]]\ntext = 'y'", &[])["session_id"].as_str().unwrap().to_owned();
+    let beginning = &id[..5];
+    for words in [
+        &["resume"][..],
+        &["tell"],
+        &["cancel"],
+        &["answer"],
+        &["chat", "-r"],
+        &["chat", "--resume"],
+        &["sessions", "show"],
+        &["sessions", "tree"],
+        &["sessions", "export"],
+        &["sessions", "rm"],
+        &["resume", "--mode", "plan"],
+    ] {
+        let offered = offered_by_bash(&home, &[&["brigade"], words, &[beginning]].concat(), &[]);
+        assert_eq!(offered, std::slice::from_ref(&id), "{words:?}");
+    }
+    let all = offered_by_bash(&home, &["brigade", "resume", ""], &[]);
+    assert!(all.contains(&id) && all.contains(&other), "{all:?}");
+
+    let file = home.home().join("agents/reviewer/AGENT.md");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "---\nname: Reviewer\ndescription: Reviews: all of it\n---\nReview.").unwrap();
+    for words in [
+        &["run", "-a"][..],
+        &["run", "--agent"],
+        &["chat", "-a"],
+        &["agents", "show"],
+        &["sessions", "list", "--agent"],
+    ] {
+        assert_eq!(
+            offered_by_bash(&home, &[&["brigade"], words, &["rev"]].concat(), &[]),
+            ["reviewer"],
+            "{words:?}"
+        );
+    }
+    let key = [("ANTHROPIC_API_KEY", "sesame")];
+    let models = offered_by_bash(&home, &["brigade", "run", "--model", "anthropic/claude-"], &key);
+    assert!(models.contains(&"anthropic/claude-sonnet-5".to_owned()), "{models:?}");
+    let none = offered_by_bash(&home, &["brigade", "run", "--model", "script"], &key);
+    assert_eq!(none, Vec::<String>::new());
+}
+
+#[test]
+fn what_a_shell_asks_for_is_listed_with_a_description_and_without_errors() {
+    let home = Home::new();
+    let report = home.report("[[reply]]\ntext = 'x'", &[]);
+    let id = report["session_id"].as_str().unwrap();
+    let listed = home.brigade(&["__complete", "sessions"]);
+    let line = listed.exits(0).stdout.trim_end().to_owned();
+    assert!(line.starts_with(&format!("{id}\t")) && line.ends_with(" ago: the task"), "{line}");
+    home.write("home/config.toml", "[broken");
+    for kind in ["sessions", "agents", "models", "nonsense", ""] {
+        let done = home.brigade(&["__complete", kind]);
+        assert_eq!((done.exits(0).stdout.as_str(), done.stderr.as_str()), ("", ""), "{kind}");
+    }
+}
+
 #[test]
 fn there_is_a_page_for_every_command() {
     let home = Home::new();

@@ -48,8 +48,8 @@ fn an_interrupt_cancels_with_what_there_is() {
         assert_eq!(report["status"], "cancelled");
         assert_eq!(report["agents"][1]["status"], "cancelled");
         assert_eq!(report["result"], "I begin.");
-        home.brigade(&["resume", &id]).exits(130).prints("I begin.").says("cancelled by the person");
         home.brigade(&["cancel", &id]).exits(0).says("already ended");
+        home.brigade(&["sessions", "show", &id]).exits(0).prints("cancelled by the person");
     }
 }
 

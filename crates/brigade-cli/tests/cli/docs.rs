@@ -116,8 +116,8 @@ fn the_sections_of_the_pages_are_the_defaults() {
             let all = without.as_array_mut().unwrap();
             let tool = all.iter_mut().find(|tool| tool["name"] == "delegate").unwrap();
             let described = tool["description"].as_str().unwrap();
-            let prepared = "Prepared roles: researcher. Any other role works too.";
-            tool["description"] = described.replace("Name any role that fits the part.", prepared).into();
+            let prepared = "Prepared roles: researcher. Any other role works too,";
+            tool["description"] = described.replace("Name any role that fits the part,", prepared).into();
         }
         assert_eq!(with, without, "{face}");
     }

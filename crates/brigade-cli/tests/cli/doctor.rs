@@ -57,6 +57,35 @@ fn has(report: &Value, name: &str, words: &[&str]) {
 }
 
 #[test]
+fn tools_in_a_preset_that_do_not_exist_are_warned_of_at_start_and_by_doctor() {
+    let home = Home::new();
+    home.write(
+        "home/config.toml",
+        r#"
+        [swarm.roles.researcher]
+        tools = ["web_search", "Read", "reed_file", "mcp__files__list", "mcp__nobody__*"]
+        lend = ["teleport"]
+        [mcpServers.files]
+        url = "http://127.0.0.1:9/mcp"
+        "#,
+    );
+    let expected = [
+        "swarm.roles.researcher.tools: there is no tool 'reed_file'. Did you mean 'read_file'?",
+        "swarm.roles.researcher.tools: there is no tool 'mcp__nobody__*'",
+        "swarm.roles.researcher.lend: there is no tool 'teleport'",
+    ];
+    let done = home.run(HELLO, &[]);
+    let warned: Vec<&str> =
+        done.exits(0).stderr.lines().filter(|line| line.contains("there is no tool")).collect();
+    assert_eq!(warned, expected.map(|warning| format!("warning: {warning}")));
+    let report = report(&home, &["--offline"], &[]);
+    for warning in expected {
+        has(&report, "tools", &["warn: ", warning, "Correct the name"]);
+    }
+    assert_eq!(section(&report, "tools").iter().filter(|line| line.starts_with("warn")).count(), 3);
+}
+
+#[test]
 fn a_fresh_home_has_no_problem_and_nothing_is_written() {
     let home = Home::new();
     let done = doctor(&home, &[], &[]);

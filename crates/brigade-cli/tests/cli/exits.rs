@@ -76,7 +76,7 @@ fn a_stopped_run_says_what_was_used_and_its_command_continues() {
         ),
         (
             ["--budget-usd", "$0.02"],
-            "Stopped at the cost limit of $0.02: $0.00 spent; the next call could cost up to $0.0",
+            "Stopped at the cost limit of $0.02: $0.00 spent; the next call could cost up to $0.1",
         ),
         (["--max-turns", "1"], "Stopped at the turn limit of 1."),
     ] {
@@ -111,8 +111,8 @@ fn usage_is_2() {
     let model = home.script(HELLO);
     let unknown = "a".repeat(26);
     let wrong: [(&[&str], &str); 19] = [
-        (&["run", "--model", &model, "  "], "empty"),
-        (&["run", "--model", &model], "empty"),
+        (&["run", "--model", &model, "  "], "no task is given"),
+        (&["run", "--model", &model], "no task is given"),
         (&["run", "the task"], "brigade demo"),
         (&["run", "--model", "script:/nowhere/s.toml", "x"], "/nowhere/s.toml"),
         (&["run", "--model", "anthropic/claude", "x"], "anthropic/claude"),

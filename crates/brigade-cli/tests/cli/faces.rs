@@ -21,6 +21,59 @@ fn steady(text: &str) -> String {
 }
 
 #[test]
+fn max_depth_0_means_that_nobody_delegates() {
+    let home = Home::new();
+    let off = ["--set", "swarm.max_depth=0"];
+    let tools = home.brigade(&[&["tools", "list"], &off[..]].concat());
+    assert!(!tools.exits(0).stdout.contains("delegate"), "{}", tools.stdout);
+    let script = r#"
+        [[reply]]
+        turn = 1
+        [[reply.call]]
+        tool = "delegate"
+        arguments = { role = "Reader", task = "read" }
+        [[reply]]
+        text = "{results}"
+    "#;
+    let done = home.run(script, &off);
+    assert_eq!(done.exits(0).stdout, "Delegation is disabled in configuration (swarm.max_depth is 0)\n");
+}
+
+#[test]
+fn a_report_of_no_bytes_is_refused() {
+    let home = Home::new();
+    let done = home.run("[[reply]]\ntext = 'x'", &["--set", "subagent.output_max_size=0"]);
+    done.exits(2).says("subagent.output_max_size must be at least 1");
+}
+
+#[test]
+fn a_folder_of_any_spelling_is_an_agent() {
+    let home = Home::new();
+    for folder in ["Pickle", "my agent"] {
+        agent_file(&home, folder, "");
+    }
+    let list = home.brigade(&["agents", "list", "--output-format", "json"]).exits(0).json();
+    let ids: Vec<&str> = list.as_array().unwrap().iter().map(|agent| agent["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["my-agent", "pickle"]);
+    home.brigade(&["agents", "show", "my agent"]).exits(0).prints("You are my agent.");
+    let script = r#"
+        [[reply]]
+        agent = "pickle"
+        turn = 1
+        [[reply.call]]
+        tool = "subagent_dispatch"
+        arguments = { agent_id = "my agent", task = "look" }
+        [[reply]]
+        agent = "pickle"
+        text = "{results}"
+        [[reply]]
+        text = "looked"
+    "#;
+    let done = home.run(script, &["-a", "Pickle"]);
+    assert!(done.exits(0).stdout.starts_with(r#"{"result":"looked","session_id":"#), "{}", done.stdout);
+}
+
+#[test]
 fn s06_a_helper_with_a_whitelist_searches_and_reads_and_can_do_nothing_else() {
     let home = Home::new();
     home.write("work/app.log", "one\nERROR two\n");

@@ -1,6 +1,6 @@
 //! The three output formats.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::Home;
 
@@ -138,7 +138,7 @@ fn stream_json_has_every_fact_and_every_life() {
     let starts = of_kind(&lines, "subagent_start");
     assert_eq!(starts.len(), 3);
     for start in starts {
-        assert_eq!(start["mode"], "delegate");
+        assert_eq!(start["mode"], "role");
         let life: Vec<&str> = lines
             .iter()
             .filter(|line| line["id"] == start["id"])
@@ -158,6 +158,47 @@ fn stream_json_has_every_fact_and_every_life() {
         }
     }
     assert_eq!(of_kind(&lines, "subagent_error").len(), 1);
+}
+
+#[test]
+fn stream_json_names_the_call_of_every_result() {
+    let home = Home::new();
+    let script = r#"
+        [[reply]]
+        agent = "lead"
+        turn = 1
+        [[reply.call]]
+        tool = "delegate"
+        arguments = { role = "Reader", task = "read" }
+        [[reply]]
+        agent = "Reader"
+        turn = 1
+        [[reply.call]]
+        tool = "message"
+        arguments = { text = "half way" }
+        [[reply.call]]
+        tool = "read_file"
+        arguments = { path = "nothing.txt" }
+        [[reply]]
+        text = "over"
+    "#;
+    let lines = home.run(script, &["--output-format", "stream-json"]).exits(0).lines();
+    let calls: Vec<&Value> =
+        of_kind(&lines, "subagent_tool_call_start").iter().map(|line| &line["call"]).collect();
+    assert_eq!(calls[0], &json!({ "id": "1-0", "name": "message", "arguments": { "text": "half way" } }));
+    assert_eq!(
+        calls[1],
+        &json!({ "id": "1-1", "name": "read_file", "arguments": { "path": "nothing.txt" } })
+    );
+    let results: Vec<&Value> =
+        of_kind(&lines, "subagent_tool_call_end").iter().map(|line| &line["result"]).collect();
+    assert_eq!(results[0], &json!({ "id": "1-0", "name": "message", "text": "Sent.", "status": "ok" }));
+    assert_eq!((&results[1]["id"], &results[1]["name"]), (&json!("1-1"), &json!("read_file")));
+    assert_eq!(results[1]["status"], "error");
+    // A message stands there as in `messages`.
+    let said: Vec<&Value> = of_kind(&lines, "said").iter().map(|line| &line["text"]).collect();
+    assert_eq!(said, [&json!("[Reader]: half way")]);
+    assert_eq!(lines.last().unwrap()["messages"][0]["text"], "[Reader]: half way");
 }
 
 #[test]

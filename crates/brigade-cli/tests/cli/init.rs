@@ -64,7 +64,7 @@ fn flags_answer_both_questions() {
 
 #[test]
 fn every_line_that_can_be_switched_on_is_valid() {
-    for arguments in [&["init", "--yes"][..], &["init", "--project"]] {
+    for arguments in [&["init", "--yes", "--model", "ollama/qwen3"][..], &["init", "--project"]] {
         let home = Home::new();
         brigade(&home, arguments, &[]).exits(0);
         let is_project = arguments.contains(&"--project");
@@ -114,16 +114,28 @@ fn what_is_found_is_taken() {
 }
 
 #[test]
-fn without_any_model_it_says_how_to_get_one() {
+fn without_any_model_nothing_is_written_and_each_provider_says_what_it_needs() {
     let home = Home::new();
-    let done = brigade(&home, &["init"], &[]);
-    done.exits(0)
-        .says("Model: none yet")
-        .says("ANTHROPIC_API_KEY")
-        .says("ollama pull")
-        .says("Next: brigade demo");
-    assert!(text(home.home().join("config.toml")).contains("\n#model = \""));
-    home.brigade(&["run", "x"]).exits(2).says("no model is set");
+    for arguments in [&["init"][..], &["init", "--yes"], &["init", "--mode", "edit"]] {
+        let done = brigade(&home, arguments, &[]);
+        done.exits(2).says("cannot choose a model: no provider has its key here").says("Nothing was written");
+        let needs = |model: &str, words: &str| {
+            let line = done.stderr.lines().find(|line| line.trim_start().starts_with(model));
+            assert!(
+                line.is_some_and(|line| line.contains(words)),
+                "no {model} with {words}: {}",
+                done.stderr
+            );
+        };
+        needs("anthropic/claude-", "needs a key in ANTHROPIC_API_KEY");
+        needs("openai-responses/", "needs a key in OPENAI_API_KEY");
+        needs("gemini/", "needs a key in GEMINI_API_KEY");
+        needs("ollama/qwen3", "needs a server at http://127.0.0.1:9/v1 (ollama pull qwen3)");
+        needs("vllm/MODEL", "needs a server at http://127.0.0.1:9/v1");
+        assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
+    }
+    // The second time nothing is in the way.
+    brigade(&home, &["init", "--yes"], &[("GROQ_API_KEY", "sesame")]).exits(0).says("Model: groq/");
 }
 
 #[test]
@@ -144,14 +156,18 @@ fn what_is_there_stays_without_force() {
     let done = brigade(&home, &["init", "--yes"], &[]);
     done.exits(2).says(file.to_str().unwrap()).says("config show").says("brigade init --force");
     assert_eq!(text(&file), "# mine\n[broken");
-    brigade(&home, &["init", "--yes", "--force"], &[]).exits(0).says("config.toml.bak");
+    let none = brigade(&home, &["init", "--yes", "--force"], &[]);
+    none.exits(2).says("Nothing was written");
+    assert_eq!(text(&file), "# mine\n[broken", "without a model it stays too");
+    let model = ["init", "--yes", "--model", "ollama/qwen3", "--force"];
+    brigade(&home, &model, &[]).exits(0).says("config.toml.bak");
     assert_eq!(text(home.home().join("config.toml.bak")), "# mine\n[broken");
     home.brigade(&["config", "show"]).exits(0);
 
     let home = Home::new();
     home.write("home/config.json", "{}");
     brigade(&home, &["init", "--yes"], &[]).exits(2).says("config.json");
-    brigade(&home, &["init", "--yes", "--force"], &[]).exits(0).says("config.json.bak");
+    brigade(&home, &model, &[]).exits(0).says("config.json.bak");
     home.brigade(&["config", "show"]).exits(0);
 }
 
@@ -195,6 +211,7 @@ fn a_home_that_cannot_be_written_is_named() {
     let home = Home::new();
     home.write("work/file", "");
     let inside = home.work().join("file/home");
-    let done = brigade(&home, &["init", "--yes"], &[("BRIGADE_HOME", inside.to_str().unwrap())]);
+    let model = ["init", "--yes", "--model", "ollama/qwen3"];
+    let done = brigade(&home, &model, &[("BRIGADE_HOME", inside.to_str().unwrap())]);
     done.exits(1).says("file/home/config.toml cannot be written").says("BRIGADE_HOME");
 }

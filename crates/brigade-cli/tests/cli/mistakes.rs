@@ -25,6 +25,60 @@ fn words_that_are_no_command_are_a_task_or_a_slip() {
 }
 
 #[test]
+fn help_for_a_word_that_is_no_command_names_the_nearest() {
+    let home = Home::new();
+    refused(&home, &["help", "foo"], 2, &["unrecognized subcommand 'foo'", "brigade help"]);
+    refused(&home, &["help", "rnu"], 2, &["Perhaps you mean: brigade help run"]);
+    let done = home.brigade(&["help", "foo"]);
+    assert!(!done.stderr.contains("brigade run"), "{}", done.stderr);
+}
+
+#[test]
+fn negative_limits_are_refused_with_the_reason() {
+    let home = Home::new();
+    for (flag, words) in [
+        ("--budget-usd", "'-1' is not an amount of dollars"),
+        ("--budget-tokens", "'-1' is not a whole number"),
+        ("--max-agents", "'-1' is not a whole number"),
+        ("--max-turns", "-1 is not in 1"),
+        ("--timeout", "'-1' is not a duration"),
+    ] {
+        refused(&home, &["run", flag, "-1", "x"], 2, &[flag, words]);
+        let done = home.brigade(&["run", flag, "-1", "x"]);
+        assert!(!done.stderr.contains("'-- -1'"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn a_store_that_does_not_exist_is_created_aloud_or_not_at_all() {
+    let home = Home::new();
+    let model = home.script("[[reply]]\ntext = 'x'");
+    let file = home.work().join("other.db");
+    let named = file.to_str().unwrap();
+    for command in [
+        &["resume", "last"][..],
+        &["resume"],
+        &["tell", "last", "more"],
+        &["cancel", "last"],
+        &["answer", "last", "yes"],
+        &["sessions", "rm", "last"],
+    ] {
+        let words = [&format!("cannot open the session store {named}: it does not exist"), "Check --store"];
+        refused(&home, &[&["--store", "other.db"], command].concat(), 2, &words);
+        assert!(!file.exists(), "{command:?} made a store");
+    }
+    let listed = home.brigade(&["sessions", "list", "--store", "other.db"]);
+    listed.exits(0).says(&format!("warning: the session store {named} does not exist"));
+    assert!(!file.exists(), "looking made a store");
+    let created = format!("Created a new session store: {named}");
+    home.brigade(&["run", "--model", &model, "--store", "other.db", "x"]).exits(0).says(&created);
+    let again = home.brigade(&["run", "--model", &model, "--store", "other.db", "x"]);
+    assert!(!again.exits(0).stderr.contains("Created"), "{}", again.stderr);
+    let usual = home.brigade(&["run", "--model", &model, "x"]);
+    assert!(!usual.exits(0).stderr.contains("Created"), "the usual place needs no word: {}", usual.stderr);
+}
+
+#[test]
 fn without_a_model_three_lines_say_how_to_get_one() {
     let home = Home::new();
     let done = home.brigade(&["run", "count the files"]);
@@ -120,7 +174,8 @@ fn a_home_without_the_right_to_write_is_named() {
         return;
     }
     refused(&home, &["run", "--model", &model, "x"], 1, &["sessions.db cannot be written", "--store"]);
-    refused(&home, &["init", "--yes"], 1, &["config.toml cannot be written", "BRIGADE_HOME"]);
+    let init = ["init", "--yes", "--model", "ollama/qwen3"];
+    refused(&home, &init, 1, &["config.toml cannot be written", "BRIGADE_HOME"]);
     home.brigade(&["doctor", "--offline"])
         .exits(1)
         .prints("sessions.db cannot be made")

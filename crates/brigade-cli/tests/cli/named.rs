@@ -14,8 +14,8 @@ fn a_beginning_is_enough_for_every_command() {
         home.brigade(&[command, &[short]].concat()).exits(0);
     }
     home.brigade(&["tell", short, "and more"]).exits(0).prints("heard: and more");
-    home.brigade(&["cancel", short]).exits(0).says(&format!("{id} has already ended"));
-    home.brigade(&["sessions", "rm", short]).exits(0).says(id);
+    home.brigade(&["cancel", short]).exits(0).says("lead \"the task\" has already ended: done");
+    home.brigade(&["sessions", "rm", short]).exits(0).says("lead \"the task\" is removed");
     home.brigade(&["sessions", "show", short]).exits(2).says("no session begins with");
 }
 
@@ -42,6 +42,7 @@ fn the_last_session_is_the_newest_root() {
     let report = home.report("[[reply]]\ntext = 'the newest'", &[]);
     home.brigade(&["sessions", "show", "last"]).exits(0).prints("the newest");
     home.brigade(&["resume", "last"]).exits(0).prints("the newest");
-    home.brigade(&["sessions", "rm", "last"]).exits(0).says(report["session_id"].as_str().unwrap());
+    home.brigade(&["sessions", "rm", "last"]).exits(0).says("is removed");
+    home.brigade(&["sessions", "show", report["session_id"].as_str().unwrap()]).exits(2);
     home.brigade(&["sessions", "rm", "la"]).exits(2).says("is not a session id").says("`last` is the newest");
 }

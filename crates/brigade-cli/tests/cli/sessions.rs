@@ -283,3 +283,46 @@ fn list_on_a_pipe_shortens_long_tasks() {
     list.exits(0).prints("long long");
     assert!(list.stdout.lines().all(|line| line.chars().count() < 300), "{}", list.stdout.len());
 }
+
+#[test]
+fn sessions_are_found_by_an_agent_that_worked_for_another() {
+    let home = Home::new();
+    let id = home.report(ONE, &[])["session_id"].as_str().unwrap().to_owned();
+    home.report("[[reply]]\ntext = 'alone'", &[]);
+    for agent in ["Helper", "helper"] {
+        let list =
+            home.brigade(&["sessions", "list", "--agent", agent, "--output-format", "json"]).exits(0).json();
+        assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+        assert_eq!((&list[0]["session_id"], &list[0]["agent"]), (&id.clone().into(), &"lead".into()));
+        assert_eq!(list[0]["found"], format!("Helper {id}.1-0: help"));
+    }
+    home.brigade(&["sessions", "list", "--agent", "Helper"])
+        .exits(0)
+        .prints(&format!("Helper {id}.1-0: help"));
+    let leads =
+        home.brigade(&["sessions", "list", "--agent", "lead", "--output-format", "json"]).exits(0).json();
+    assert_eq!(leads.as_array().unwrap().len(), 2, "{leads}");
+    home.brigade(&["sessions", "list", "--agent", "nobody"]).exits(0).says("None of 2 sessions fits");
+}
+
+#[test]
+fn imports_that_fail_name_no_types_of_the_program() {
+    let home = Home::new();
+    let id = home.report(ONE, &[])["session_id"].as_str().unwrap().to_owned();
+    let export = home.brigade(&["sessions", "export", &id]).exits(0).stdout.clone();
+    let (header, rest) = export.split_once('\n').unwrap();
+    for (text, words) in [
+        ("nonsense\n".to_owned(), "its first line is not JSON"),
+        ("\"a text\"\n".to_owned(), "its first line is not the header of an export"),
+        ("{\"brigade_export\":\"x\"}\n".to_owned(), "its first line is not the header of an export"),
+        (format!("{header}\n[1]\n{rest}"), "line 2 is damaged"),
+        (format!("{header}\n\"x\"\n{rest}"), "line 2 is damaged"),
+        (format!("{header}\n{{\"blob\":7}}\n{rest}"), "line 2 is damaged"),
+    ] {
+        let done = Home::new().with_input(&["sessions", "import", "-"], &text);
+        done.says(words);
+        for name in ["struct", "enum", "Header", "RecordLine", "BlobLine"] {
+            assert!(!done.stderr.contains(name), "{name} in {}", done.stderr);
+        }
+    }
+}

@@ -224,6 +224,7 @@ fn some_things_are_for_the_person_alone() {
         "store = 'elsewhere.db'",
         "[providers.mine]\nkind = 'openai'\nbase_url = 'http://example.org'\napi_key_env = 'OPENAI_API_KEY'",
         "[agents]\npaths = ['/tmp']",
+        "notify = 'touch x'",
     ];
     for config in forbidden {
         put(&home.work(), ".brigade/config.toml", config);

@@ -3,9 +3,10 @@
 use crate::home::{Home, text};
 use crate::support::Window;
 
-const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
+pub(crate) const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
 /// A reply that never comes.
-const HANGING: &str = "[[reply]]\nturn = 1\nfault = 'hang'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
+pub(crate) const HANGING: &str =
+    "[[reply]]\nturn = 1\nfault = 'hang'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
 /// A command that takes until a file is there.
 const WAITING: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
                        arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n\
@@ -13,11 +14,11 @@ const WAITING: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
 
 const UP: &str = "\u{1b}[A";
 const LEFT: &str = "\u{1b}[D";
-const CTRL_C: &str = "\u{3}";
+pub(crate) const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
 const ALT_ENTER: &str = "\u{1b}\r";
 
-fn chat(home: &Home, size: (u16, u16), script: &str, arguments: &[&str]) -> Window {
+pub(crate) fn chat(home: &Home, size: (u16, u16), script: &str, arguments: &[&str]) -> Window {
     let model = home.script(script);
     let window =
         Window::start(home, size, &[&["chat", "--model", &model], arguments].concat(), &[("NO_COLOR", "1")]);
@@ -28,12 +29,12 @@ fn chat(home: &Home, size: (u16, u16), script: &str, arguments: &[&str]) -> Wind
 
 /// Waits until the line that is typed in is empty, and nothing stands below it.
 #[track_caller]
-fn wait_for_idle(window: &Window) -> String {
+pub(crate) fn wait_for_idle(window: &Window) -> String {
     window.wait_until("idle", |screen| screen.ends_with("\n\n>") || screen == ">")
 }
 
 #[track_caller]
-fn leave(mut window: Window, code: i32) -> String {
+pub(crate) fn leave(mut window: Window, code: i32) -> String {
     assert_eq!(window.end(), code, "{}", window.text());
     let sent = window.sent();
     assert!(
@@ -60,7 +61,7 @@ fn resize(window: &Window, columns: u16, rows: u16) {
 
 /// Leaves when nobody works any more.
 #[track_caller]
-fn quit(window: Window) -> String {
+pub(crate) fn quit(window: Window) -> String {
     wait_for_idle(&window);
     window.press(CTRL_D);
     leave(window, 0)

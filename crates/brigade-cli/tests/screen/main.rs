@@ -7,11 +7,15 @@
 )]
 
 mod chat;
+mod chat_keys;
+mod ends;
 #[path = "../cli/support.rs"]
 #[expect(dead_code, reason = "the tests without a terminal use the rest")]
 mod home;
+mod init;
 mod picture;
 mod questions;
+mod retries;
 mod support;
 mod suspend;
 mod tree;

@@ -124,7 +124,10 @@ fn the_picture_in_the_readme_is_what_a_run_shows() {
     let window = Window::start(&home, (COLUMNS, ROWS), &arguments, &[]);
     window.wait_until("quiet but for time", |screen| {
         let has = |words: &str| screen.contains(words);
-        has("y once") && has("asks: shell") && has("thinking, after read_file CHANGELOG.md") && has("  done")
+        has("y allow once")
+            && has("asks: shell")
+            && has("thinking, after read_file CHANGELOG.md")
+            && has("  done")
     });
     let drawn = picture(&format!("brigade run --mode edit \"{TASK}\""), &window.cells());
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/live-tree.svg");

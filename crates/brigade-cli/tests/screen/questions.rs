@@ -1,4 +1,4 @@
-//! Questions of agents, put to a person at a terminal and answered from it or from another one.
+//! Questions of agents, put to the user at a terminal and answered from it or from another one.
 
 use std::time::Duration;
 
@@ -95,21 +95,21 @@ fn only_session(home: &Home) -> Option<String> {
 }
 
 #[test]
-fn a_question_is_shown_whole_and_answered_with_a_word() {
+fn a_question_is_shown_whole_and_answered_with_one_key() {
     for (size, name) in [((100, 24), "wide"), ((40, 24), "narrow")] {
         let home = Home::new();
         home.write("work/a.txt", "a");
         let mut window = Window::run(&home, size, DEEP, &DEPTH, &[("NO_COLOR", "1")]);
-        let asks = |screen: &str| screen.contains("y once") && screen.contains(", 2 do");
+        let asks = |screen: &str| screen.contains("y allow once") && screen.contains(", 2 do");
         let screen = window.wait_until("asking alone", asks);
         insta::assert_snapshot!(format!("question_{name}"), screen);
         assert!(window.cursor().is_some(), "something can be typed");
-        // What is no answer answers nothing, and neither does Enter alone.
+        // A key that is not offered answers nothing, and neither does Enter.
         answer(&window, "\r");
-        answer(&window, "yesterday\r");
-        window.wait_for("'yesterday' is no answer");
+        answer(&window, "x");
+        window.wait_for("'x' is not an answer");
         assert!(!home.work().join("third.txt").exists());
-        answer(&window, "y\r");
+        answer(&window, "y");
         assert_eq!(window.end(), 0, "{}", window.text());
         assert_eq!(std::fs::read_to_string(home.work().join("third.txt")).unwrap(), "written\nin two lines");
         assert!(window.text().contains("all: "), "{}", window.text());
@@ -123,23 +123,29 @@ fn a_question_from_depth_three_is_answered_from_a_second_terminal() {
     // The siblings have not finished when the answer is there.
     let slow = DEEP.replace("delay_ms = 200", "delay_ms = 4000");
     let mut window = Window::run(&home, (100, 24), &slow, &DEPTH, &[]);
-    window.wait_for("y once");
+    window.wait_for("y allow once");
     let root = only_session(&home).unwrap();
     let open = home.brigade(&["answer", &root]);
-    assert!(open.stdout.contains("lead › First › Second › Third asks to call write_file"), "{}", open.stdout);
+    assert!(
+        open.stdout.contains("lead › First › Second › Third wants to write third.txt"),
+        "{}",
+        open.stdout
+    );
     let other = {
         let mut other = Window::start(&home, (90, 20), &["answer", &root], &[]);
-        other.wait_for("Enter alone");
-        other.press("no, that is mine\r");
+        other.wait_for("y allow once");
+        answer(&other, "r");
+        other.press("that is mine\r");
         assert_eq!(other.end(), 0, "{}", other.text());
         other.text()
     };
     let at_work = |screen: &str| {
         screen.lines().filter(|line| line.contains("Busy") && line.contains("thinking")).count()
     };
-    let screen = window.wait_until("answered", |screen| !screen.contains("y once"));
+    let screen = window.wait_until("answered", |screen| !screen.contains("y allow once"));
     assert_eq!(at_work(&screen), 2, "{screen}");
-    assert!(other.contains("content:"), "{other}");
+    assert!(other.contains("third.txt (new file, +2 -0)") && other.contains("+in two lines"), "{other}");
+    assert!(other.contains("Third may not write third.txt: that is mine"), "{other}");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert!(window.text().contains("The answer was no"), "{}", window.text());
     assert!(!home.work().join("third.txt").exists());
@@ -153,14 +159,16 @@ fn the_harmful_end_of_a_command_is_on_the_screen() {
     let home = Home::new();
     let command = format!("echo safe{};touch \u{202e}harm\u{200b}\u{1b}[3J", " ".repeat(5000));
     let mut window = Window::run(&home, (60, 20), &shell(&command), &[], &[("NO_COLOR", "1")]);
-    let screen = window.wait_for("y once");
+    let screen = window.wait_for("y allow once");
     insta::assert_snapshot!("question_hostile", screen);
     // No rule says just this, so it cannot be allowed for good.
-    answer(&window, "a\r");
-    window.wait_for("so it cannot be");
-    answer(&window, "n not like this\r");
+    answer(&window, "a");
+    window.wait_for("No rule covers exactly this call");
+    answer(&window, "r");
+    window.press("not like this\r");
     assert_eq!(window.end(), 0, "{}", window.text());
-    assert!(window.text().contains("The answer was no: not like this"), "{}", window.text());
+    let text = window.text().replace('\n', " ");
+    assert!(text.contains("The answer was no: not like this"), "{text}");
     let sent = window.sent();
     assert!(
         !sent.contains('\u{202e}') && !sent.contains('\u{200b}') && !sent.contains("\u{1b}[3J"),
@@ -172,9 +180,12 @@ fn the_harmful_end_of_a_command_is_on_the_screen() {
 fn ctrl_c_at_a_question_stops_the_run_and_gives_the_terminal_back() {
     let home = Home::new();
     let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[]);
-    window.wait_for("y once");
-    // The first clears what was typed.
-    answer(&window, "yes but\u{3}");
+    window.wait_for("y allow once");
+    // The first gives up the reason.
+    answer(&window, "r");
+    window.press("yes but");
+    window.wait_for("> yes but");
+    window.press("\u{3}");
     window.wait_until("cleared", |screen| !screen.contains("yes but"));
     window.press("\u{3}");
     assert_eq!(window.end(), 130, "{}", window.text());
@@ -204,14 +215,15 @@ fn twenty_questions_wait_in_line() {
     let at_once = ["--set", "swarm.max_concurrent=20", "--set", "budget.tokens=unlimited"];
     let mut window = Window::run(&home, (80, 24), &twenty(), &at_once, &[("NO_COLOR", "1")]);
     window.wait_for("19 more wait");
-    answer(&window, "y\r");
+    answer(&window, "y");
     window.wait_for("18 more wait");
-    answer(&window, "n no more of these\r");
+    answer(&window, "r");
+    window.press("no more of these\r");
     window.wait_for("17 more wait");
     answer(&window, "\t");
-    answer(&window, "y all\r");
-    window.wait_for("type y all again");
-    answer(&window, "y all\r");
+    answer(&window, "Y");
+    window.wait_for("same again to allow all");
+    answer(&window, "Y");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert_eq!(std::fs::read_dir(home.work()).unwrap().count(), 19);
 }
@@ -220,15 +232,15 @@ fn twenty_questions_wait_in_line() {
 fn a_killed_run_asks_again_when_it_is_resumed() {
     let home = Home::new();
     let mut window = Window::run(&home, (100, 20), &shell("touch x"), &[], &[]);
-    window.wait_for("y once");
+    window.wait_for("y allow once");
     window.signal(rustix::process::Signal::KILL);
     window.end();
     let root = only_session(&home).unwrap();
     let mut window = Window::start(&home, (100, 20), &["resume", &root], &[]);
-    window.wait_for("y once");
-    answer(&window, "a\r");
+    window.wait_for("y allow once");
+    answer(&window, "a");
     assert_eq!(window.end(), 0, "{}", window.text());
-    assert_eq!(window.text().matches("asks to call shell").count(), 1, "{}", window.text());
+    assert_eq!(window.text().matches("wants to run `touch x`").count(), 1, "{}", window.text());
     assert!(home.work().join("x").exists());
 }
 
@@ -236,9 +248,9 @@ fn a_killed_run_asks_again_when_it_is_resumed() {
 fn without_a_drawn_tree_answers_are_read_line_by_line() {
     let home = Home::new();
     let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[("TERM", "dumb")]);
-    window.wait_for("y once");
+    window.wait_for("y allow once");
     answer(&window, "what?\n");
-    window.wait_for("'what?' is no answer");
+    window.wait_for("'what?' is not an answer");
     answer(&window, "y\n");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert!(home.work().join("x").exists());
@@ -283,14 +295,14 @@ fn in_a_chat_a_question_waits_until_the_message_is_finished() {
     window.wait_for("thinking");
     window.press("y");
     let screen = window.wait_for("An agent asks something. Esc brings its question up.");
-    assert!(screen.contains("lead asks to call shell"), "{screen}");
+    assert!(screen.contains("lead wants to run `touch x`"), "{screen}");
     // What was being typed is a message still, and no answer.
     window.press(" it is\r");
     window.wait_for("heard at the next step");
     assert!(!home.work().join("x").exists());
     window.press("\u{1b}");
-    window.wait_for("y once");
-    answer(&window, "y\r");
+    window.wait_for("y allow once");
+    answer(&window, "y");
     window.wait_until("over", |screen| screen.contains("after that: y it is") && !screen.contains(" tok "));
     assert!(home.work().join("x").exists());
     window.press("\u{4}");
@@ -305,7 +317,7 @@ fn what_was_typed_before_a_question_is_no_answer() {
         let mut window = Window::run(&home, (80, 20), &script, &[], &[("TERM", term)]);
         std::thread::sleep(Duration::from_millis(300));
         window.press("y\n");
-        window.wait_for("y once");
+        window.wait_for("y allow once");
         window.press(enter);
         window.press(&format!("y{enter}"));
         std::thread::sleep(Duration::from_millis(600));
@@ -322,7 +334,7 @@ fn where_nobody_types_any_more_the_question_waits_for_its_time() {
     let home = Home::new();
     let soon = ["--set", "limits.question_timeout=2s"];
     let mut window = Window::run(&home, (80, 20), &shell("touch x"), &soon, &[("TERM", "dumb")]);
-    window.wait_for("y once");
+    window.wait_for("y allow once");
     window.press("\u{4}");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert!(window.text().contains("nobody answered in time"), "{}", window.text());
@@ -341,11 +353,149 @@ fn an_agent_cannot_answer_for_the_person() {
     );
     let ask = ["--mode", "auto", "--set", "permissions.ask=[\"shell(touch)\"]"];
     let mut window = Window::run(&home, (100, 30), &script, &ask, &[]);
-    window.wait_for("y once");
+    window.wait_for("y allow once");
     std::thread::sleep(Duration::from_millis(1500));
     assert!(!home.work().join("x").exists(), "{}", window.text());
-    window.press("n\r");
+    window.press("n");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert!(window.text().contains("is for a person to answer"), "{}", window.text());
     assert!(!home.work().join("x").exists());
+}
+
+/// One agent that reads a file and wants to change a line of it.
+const EDIT: &str = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "src/lib.rs" }
+[[reply]]
+turn = 2
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "src/lib.rs", old = "    a - b\n", new = "    // Both are added.\n    a + b\n" }
+[[reply]]
+text = "done: {results}"
+"#;
+
+const LIB: &str = "/// Adds two numbers.\npub fn add(a: i32, b: i32) -> i32 {\n    a - b\n}\n\n\
+                   pub fn twice(a: i32) -> i32 {\n    add(a, a)\n}\n";
+
+#[test]
+fn an_edit_is_shown_as_a_diff_with_the_path_first() {
+    for (size, name) in [((100, 24), "wide"), ((60, 24), "narrow")] {
+        let home = Home::new();
+        std::fs::create_dir(home.work().join("src")).unwrap();
+        home.write("work/src/lib.rs", LIB);
+        let mut window = Window::run(&home, size, EDIT, &[], &[("NO_COLOR", "1")]);
+        let screen = window.wait_for("r deny with a reason");
+        insta::assert_snapshot!(format!("edit_{name}"), screen);
+        answer(&window, "a");
+        assert_eq!(window.end(), 0, "{}", window.text());
+        let lib = std::fs::read_to_string(home.work().join("src/lib.rs")).unwrap();
+        assert!(lib.contains("    // Both are added.\n    a + b\n}"), "{lib}");
+    }
+}
+
+#[test]
+fn the_lines_of_a_diff_have_their_colours() {
+    let home = Home::new();
+    std::fs::create_dir(home.work().join("src")).unwrap();
+    home.write("work/src/lib.rs", LIB);
+    let mut window = Window::run(&home, (100, 24), EDIT, &[], &[]);
+    window.wait_for("y allow once");
+    let sent = window.sent();
+    assert!(sent.contains("\u{1b}[31m-    a - b\u{1b}[0m"), "{sent:?}");
+    assert!(sent.contains("\u{1b}[32m+    a + b\u{1b}[0m"), "{sent:?}");
+    answer(&window, "n");
+    assert_eq!(window.end(), 0, "{}", window.text());
+    assert_eq!(std::fs::read_to_string(home.work().join("src/lib.rs")).unwrap(), LIB);
+}
+
+#[test]
+fn an_edit_that_would_fail_says_so() {
+    let home = Home::new();
+    std::fs::create_dir(home.work().join("src")).unwrap();
+    home.write("work/src/lib.rs", "something else\n");
+    let mut window = Window::run(&home, (100, 24), EDIT, &[], &[("NO_COLOR", "1")]);
+    let screen = window.wait_for("y allow once");
+    assert!(screen.contains("This call would fail: old does not occur in `src/lib.rs`"), "{screen}");
+    assert!(screen.contains("old:") && screen.contains("a - b"), "the call is shown all the same: {screen}");
+    answer(&window, "n");
+    assert_eq!(window.end(), 0, "{}", window.text());
+}
+
+#[test]
+fn a_long_diff_is_cut_and_can_be_viewed_whole() {
+    for (size, name) in [((100, 24), "wide"), ((60, 24), "narrow")] {
+        let home = Home::new();
+        let content: String = (1..=200).map(|number| format!("line {number} \u{1b}[3J\\n")).collect();
+        let content = content.replace('\u{1b}', "\\u001b");
+        let script = format!(
+            "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"write_file\"\n\
+             arguments = {{ path = \"long.txt\", content = \"{content}\" }}\n[[reply]]\ntext = \"done: {{results}}\"\n"
+        );
+        let mut window = Window::run(&home, size, &script, &[], &[("NO_COLOR", "1")]);
+        let screen = window.wait_for("v view the whole diff");
+        insta::assert_snapshot!(format!("long_diff_{name}"), screen);
+        assert!(window.text().contains("long.txt (new file, +200 -0)"), "{}", window.text());
+        assert!(!window.text().contains("line 100 "), "{}", window.text());
+        answer(&window, "v");
+        window.wait_until("nothing is hidden", |screen| !screen.contains("v view"));
+        assert!(window.text().contains(r"+line 200 \u{1b}[3J"), "{}", window.text());
+        answer(&window, "n");
+        assert_eq!(window.end(), 0, "{}", window.text());
+        assert!(!window.sent().contains("\u{1b}[3J"));
+        assert!(!home.work().join("long.txt").exists());
+    }
+}
+
+#[test]
+fn the_bell_and_the_title_say_that_a_question_waits() {
+    let home = Home::new();
+    let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[]);
+    window.wait_for("y allow once");
+    let title = "\u{1b}]2;? lead wants to run `touch x`\u{1b}\\";
+    window.wait_until("called", |_| window.sent().contains('\u{7}') && window.sent().contains(title));
+    let (put_aside, taken_back) = ("\u{1b}[22;2t", "\u{1b}[23;2t");
+    assert!(window.sent().contains(put_aside) && !window.sent().contains(taken_back));
+    answer(&window, "y");
+    assert_eq!(window.end(), 0, "{}", window.text());
+    let sent = window.sent();
+    assert_eq!((sent.matches('\u{7}').count(), sent.matches(put_aside).count()), (1, 1), "{sent:?}");
+    assert!(sent.find(taken_back) > sent.find(title), "{sent:?}");
+}
+
+#[test]
+fn the_rule_of_an_answer_can_be_edited() {
+    let home = Home::new();
+    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"shell\"\narguments = { command = \"touch x\" }\n\
+                  [[reply]]\nturn = 2\n[[reply.call]]\ntool = \"shell\"\narguments = { command = \"touch y\" }\n\
+                  [[reply]]\ntext = \"done\"\n";
+    let mut window = Window::run(&home, (100, 20), script, &[], &[("NO_COLOR", "1")]);
+    window.wait_for("a always allow shell(touch x)");
+    answer(&window, "e");
+    window.wait_for("> shell(touch x)");
+    window.press("\u{15}shell(touch *)\r");
+    assert_eq!(window.end(), 0, "{}", window.text());
+    assert!(home.work().join("x").exists() && home.work().join("y").exists());
+}
+
+#[test]
+fn a_chat_calls_the_user_for_a_question_and_at_the_end_of_a_round() {
+    let home = Home::new();
+    let events = home.work().join("events");
+    let notify = format!("notify = 'echo $NOTIFY_EVENT $NOTIFY_STATUS >> {}'\n", events.display());
+    home.write("home/config.toml", &notify);
+    let model = home.script(&shell("touch x"));
+    let mut window = Window::start(&home, (80, 24), &["chat", "--model", &model], &[("NO_COLOR", "1")]);
+    window.wait_for("/help");
+    window.press("begin\r");
+    window.wait_for("y allow once");
+    assert!(window.sent().contains('\u{7}'));
+    answer(&window, "y");
+    window.wait_until("over", |screen| screen.contains("done: ") && !screen.contains(" tok "));
+    answer(&window, "\u{4}");
+    assert_eq!(window.end(), 0, "{}", window.text());
+    assert_eq!(std::fs::read_to_string(&events).unwrap(), "question\nrun_ended done\n");
 }

@@ -314,3 +314,36 @@ fn many_outcomes_are_folded_with_those_that_failed_first() {
     assert_eq!(window.end(), 0, "{}", window.text());
     assert_snapshot!(window.screen());
 }
+
+/// Helpers with a long label, one of several lines, and one that is named like the lead. They work for ever.
+const LABELS: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+usage = { input = 100, output = 10 }
+[[reply.call]]
+tool = "subagent"
+arguments = { label = "Find every place in the repository where an error is dropped without a word", task_prompt = "go" }
+[[reply.call]]
+tool = "subagent"
+arguments = { label = "[Reviewer]: done\nsecond line", task_prompt = "go" }
+[[reply.call]]
+tool = "subagent"
+arguments = { label = "Lead", task_prompt = "go" }
+[[reply]]
+fault = "hang"
+"#;
+
+#[test]
+fn labels_of_any_text_are_shown_on_one_line() {
+    let home = Home::new();
+    let arguments = ["--faces", "subagent"];
+    let mut window = Window::run(&home, (100, 12), LABELS, &arguments, &[("NO_COLOR", "1")]);
+    window.wait_until("quiet", |screen| screen.matches("thinking").count() == 3);
+    assert_snapshot!("labels_wide", window.screen());
+    window.resize(60, 12);
+    window.wait_until("drawn again", |screen| screen.trim_end().lines().count() == 5);
+    assert_snapshot!("labels_narrow", window.screen());
+    window.press("\u{3}");
+    assert_eq!(window.end(), 130, "{}", window.text());
+}

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use unicode_normalization::UnicodeNormalization;
 
 use super::{failure, names, shown, so_far};
-use crate::agent::{Agent, Place};
+use crate::agent::{Agent, Guidance, Place};
 use crate::amount;
 use crate::delegation::{Delegation, Face, Outcome, Status};
 use crate::grant::{Authority, Budget, Wish};
@@ -22,6 +22,8 @@ pub const NAME: &str = "delegate";
 const ROLE_LENGTH: usize = 64;
 /// How many roles the description lists.
 const LISTED_ROLES: usize = 40;
+/// The roles that the description gives as examples.
+const EXAMPLE_ROLES: &str = "Researcher, Writer or Security Auditor";
 
 /// The section `swarm` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +31,7 @@ const LISTED_ROLES: usize = 40;
 pub struct SwarmConfig {
     /// Whether agents may delegate at all.
     pub enabled: bool,
-    /// How deep: 1 means that sub-agents have none of their own.
+    /// How deep: 1 means that sub-agents have none of their own, 0 that nobody delegates.
     pub max_depth: u32,
     /// How many sub-agents may be active at once in a tree; 0 counts as 1.
     pub max_concurrent: u32,
@@ -166,9 +168,10 @@ impl SwarmConfig {
         listed.extend(agents.filter(|id| self.preset(id).is_none()));
         listed.truncate(LISTED_ROLES);
         let roles = if listed.is_empty() {
-            "Name any role that fits the part.".to_owned()
+            format!("Name any role that fits the part, for example {EXAMPLE_ROLES}.")
         } else {
-            format!("Prepared roles: {}. Any other role works too.", listed.join(", "))
+            let listed = listed.join(", ");
+            format!("Prepared roles: {listed}. Any other role works too, for example {EXAMPLE_ROLES}.")
         };
         ToolSpec {
             name: NAME.to_owned(),
@@ -196,6 +199,10 @@ impl SwarmConfig {
 
     /// Reads a call. The checks stand in the order of the contract: recursion wins even with bad arguments.
     pub fn parse(&self, depth: u32, authority: &Authority, arguments: &str) -> Result<Delegation, String> {
+        if depth == 0 && self.levels(authority.deepest) == 0 {
+            let setting = if self.max_depth == 0 { "swarm.max_depth" } else { "limits.max_depth" };
+            return Err(format!("Delegation is disabled in configuration ({setting} is 0)"));
+        }
         if depth >= self.levels(authority.deepest) {
             return Err("Cannot delegate from within a delegated task (recursion limit); \
                         swarm.max_depth and limits.max_depth set how deep a tree may get"
@@ -233,23 +240,25 @@ impl SwarmConfig {
             let (prompt, place) = (prompt.unwrap_or_default(), Place::Acp(external));
             return Agent { id, name, prompt, place, budget, ..Agent::default() };
         }
-        let prompt = prompt.unwrap_or_else(|| self.adhoc(role));
-        Agent { id, name, prompt, model: self.model_of(preset), budget, ..Agent::default() }
+        let (prompt, guidance) = prompt.map_or_else(|| self.adhoc(role), |prompt| (prompt, Guidance::None));
+        Agent { id, name, prompt, guidance, model: self.model_of(preset), budget, ..Agent::default() }
     }
 
     fn model_of(&self, preset: Option<&SwarmRole>) -> Option<String> {
         preset.and_then(|preset| preset.model.clone()).or_else(|| self.model.clone())
     }
 
-    fn adhoc(&self, role: &str) -> String {
+    /// The prompt of a role without one. What the user wrote is used as it is.
+    fn adhoc(&self, role: &str) -> (String, Guidance) {
         match &self.adhoc_prompt {
-            Some(prompt) => prompt.replace("{role}", role),
-            None => format!(
-                "You are {role}, a specialist that another agent has called in. Do the task below thoroughly and \
-                 completely, with the tools you have, and then return the result: your last reply is all that your \
-                 caller gets to see. If the person should hear something while you work, send it with the `message` \
-                 tool."
-            ),
+            Some(prompt) => (prompt.replace("{role}", role), Guidance::None),
+            None => {
+                let prompt = format!(
+                    "You are {role}, a specialist that another agent has called in. Do the task below thoroughly and \
+                     completely, and then return the result: your last reply is all that your caller sees."
+                );
+                (prompt, Guidance::Role)
+            }
         }
     }
 
@@ -280,7 +289,7 @@ impl SwarmConfig {
 fn whitelist(value: &Value, authority: &Authority) -> Result<Option<Vec<String>>, String> {
     const REFUSAL: &str = "Invalid 'tools' argument: expected an array of strings";
     match value.get("tools") {
-        None => Ok(None),
+        None | Some(Value::Null) => Ok(None),
         Some(Value::Array(items)) => {
             let written: Option<Vec<String>> =
                 items.iter().map(|item| item.as_str().map(str::to_owned)).collect();

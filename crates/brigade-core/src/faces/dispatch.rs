@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::delegate::is_role;
 use super::{Caller, MESSAGE, failure, inert, names, shown, so_far};
-use crate::agent::Agent;
+use crate::agent::{Agent, normalised_id};
 use crate::delegation::{Delegation, Face, Outcome, Status};
 use crate::grant::Wish;
 use crate::json;
@@ -68,6 +68,9 @@ pub fn parse(caller: &Caller<'_>, arguments: &str) -> Result<Delegation, String>
         |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
     let id = text("agent_id").ok_or("Missing 'agent_id' argument")?;
     let task = text("task").ok_or("Missing 'task' argument")?;
+    // A folder may be named otherwise than the id that it has: `My Agent` is `my-agent`.
+    let known = |id: &str| caller.agents.iter().map(|agent| agent.id.as_str()).find(|known| *known == id);
+    let id = known(id).or_else(|| known(&normalised_id(id)?)).unwrap_or(id);
     if id == caller.agent.id || !caller.authority.agents.has(id) || !is_role(id) {
         return Err(not_found(id));
     }

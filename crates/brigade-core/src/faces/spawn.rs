@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::delegate::fold;
-use super::{Caller, failure, inert, shown, so_far};
-use crate::agent::{Agent, Place};
+use super::{Caller, Title, failure, inert, shown, so_far};
+use crate::agent::{Agent, Guidance, Place};
 use crate::delegation::{Delegation, Face, Outcome, Status};
 use crate::grant::Wish;
 use crate::json;
@@ -17,11 +17,7 @@ pub const NAME: &str = "subagent_spawn";
 /// The tool that makes one generation.
 pub const DELEGATE: &str = "subagent_delegate";
 
-/// The longest description that is shown, in characters.
-const DESCRIPTION_LENGTH: usize = 64;
-
-const PROMPT: &str = "You are a sub-agent with one task. Do it with the tools you have; your last reply is what your \
-caller gets back.";
+const PROMPT: &str = "You are a sub-agent with one task. Your last reply is what your caller gets back.";
 
 /// The section `spawn` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +27,8 @@ pub struct SpawnConfig {
     pub max_depth: u32,
     /// The turns of a sub-agent whose call does not say.
     pub default_max_turns: u32,
-    /// The external agent's server that `subagent_delegate` uses.
+    /// The server of the external agent that `subagent_delegate` asks if its call names none. `subagent_spawn` always
+    /// runs a loop of ours.
     pub server: Option<String>,
     /// The agent of that server.
     pub agent: Option<String>,
@@ -60,11 +57,14 @@ impl SpawnConfig {
     /// Reads a call of `subagent_spawn`.
     pub fn parse(&self, arguments: &str) -> Result<Delegation, String> {
         let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
-        let turns = match value.get("maxTurns") {
-            None | Some(Value::Null) => self.default_max_turns,
-            Some(turns) => whole(turns).ok_or("maxTurns must be a whole number of at least 1")?,
+        let turns = match value.get("maxTurns").and_then(number) {
+            None => self.default_max_turns,
+            Some(turns) => whole(&turns).ok_or("maxTurns must be a whole number of at least 1")?,
         };
-        let prompt = optional_text(&value, "systemPrompt")?.or_else(|| self.system_prompt.clone());
+        // Anything but a string falls back to the configured prompt.
+        let prompt = value.get("systemPrompt").and_then(Value::as_str).map(str::trim);
+        let prompt = prompt.filter(|prompt| !prompt.is_empty()).map(str::to_owned);
+        let prompt = prompt.or_else(|| self.system_prompt.clone());
         Ok(Delegation {
             turns: Some(turns),
             system_prompt: prompt.map(Text::from),
@@ -107,16 +107,26 @@ impl SpawnConfig {
     /// The sub-agent and what it is to be given: all that its caller may use; nothing for a single generation.
     pub(super) fn equip(&self, part: &Delegation, caller: &Caller<'_>) -> (Agent, Wish) {
         let name = part.role.clone().unwrap_or_default();
-        let prompt = part.system_prompt.as_ref().map_or(PROMPT, |prompt| prompt.as_str()).to_owned();
         let place = part.external.clone().map_or(Place::Here, Place::Acp);
-        let prompt = match (&place, &part.system_prompt) {
+        let (prompt, guidance) = match (&place, &part.system_prompt) {
+            (_, Some(prompt)) => (prompt.to_string(), Guidance::None),
             // An external agent knows what it is.
-            (Place::Acp(_), None) => String::new(),
-            _ => prompt,
+            (Place::Acp(_), None) => (String::new(), Guidance::None),
+            (Place::Here | Place::Remote, None) => (PROMPT.to_owned(), Guidance::Helper),
         };
-        let agent = Agent { id: fold(&name), name, prompt, place, ..Agent::default() };
+        let agent = Agent { id: fold(&name), name, prompt, guidance, place, ..Agent::default() };
         let tools = if part.single { Vec::new() } else { caller.authority.own().into_iter().collect() };
         (agent, Wish { tools: Some(tools), ..Wish::default() })
+    }
+}
+
+/// The number that a value stands for. A number in a string counts, so that a call never gets more turns than it names;
+/// other types count as absent.
+fn number(value: &Value) -> Option<Value> {
+    match value {
+        Value::Number(_) => Some(value.clone()),
+        Value::String(text) => text.trim().parse().ok().map(Value::Number),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
@@ -139,19 +149,25 @@ fn optional_text(value: &Value, key: &str) -> Result<Option<String>, String> {
 
 fn common(value: &Value, untitled: &str) -> Result<Delegation, String> {
     let task = optional_text(value, "task")?.ok_or("Missing 'task' argument")?;
-    let description = optional_text(value, "description")?;
-    let description =
-        description.map(|text| inert(&text, DESCRIPTION_LENGTH)).filter(|text| !text.is_empty());
+    // A description only names the task, so any value is shown as its text.
+    let description = match value.get("description") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => Title::of(text),
+        Some(other) => Title::of(&other.to_string()),
+    };
+    let description = description.unwrap_or_else(|| Title { shown: untitled.to_owned(), written: None });
     Ok(Delegation {
         face: Face::Spawn,
-        role: Some(description.unwrap_or_else(|| untitled.to_owned())),
+        role: Some(description.shown),
+        title: description.written,
         task: Text::from(task),
         ..Delegation::default()
     })
 }
 
 /// What the model is told about `subagent_spawn`.
-pub fn spec() -> ToolSpec {
+pub fn spec(config: &SpawnConfig) -> ToolSpec {
+    let default_turns = config.default_max_turns;
     ToolSpec {
         name: NAME.to_owned(),
         description:
@@ -163,7 +179,11 @@ pub fn spec() -> ToolSpec {
             "properties": {
                 "task": { "type": "string", "description": "What to do, with all there is to know" },
                 "description": { "type": "string", "description": "A few words for whoever watches" },
-                "maxTurns": { "type": "number", "description": "How many replies it may make" },
+                "maxTurns": {
+                    "type": "number",
+                    "default": default_turns,
+                    "description": format!("How many replies it may make (default: {default_turns})")
+                },
                 "systemPrompt": { "type": "string", "description": "Who it is, where the usual prompt does not fit" }
             },
             "required": ["task", "description"]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::delegate::{Keep, fold, is_role};
-use super::{Caller, PartEnd, Plan, failure, names, shown, so_far};
-use crate::agent::Agent;
+use super::delegate::{Keep, fold};
+use super::{Caller, PartEnd, Plan, Title, failure, names, shown, so_far};
+use crate::agent::{Agent, Guidance};
 use crate::alias;
 use crate::delegation::{Delegation, Face, Outcome, Status, Which};
 use crate::grant::Wish;
@@ -34,9 +34,8 @@ const LEAST_SHARE: usize = 256;
 /// What stands at the end of a report that was cut.
 const CUT_MARK: &str = "\n... (truncated)";
 
-const PROMPT: &str = "You are a helper that another agent has called in for one task. Work on it with the tools you \
-have until it is done; you may call in helpers of your own. At the end you are asked for a report, which is all that \
-your caller gets to see.";
+const PROMPT: &str = "You are a helper that another agent has called in for one task. Work on it until it is done. At \
+the end you are asked for a report, which is all that your caller sees.";
 
 /// The section `subagent` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +76,7 @@ struct ParallelInput {
     #[serde(default)]
     max_concurrent: Option<u64>,
     #[serde(default)]
-    fail_fast: bool,
+    fail_fast: Option<bool>,
 }
 
 impl SubagentConfig {
@@ -85,6 +84,11 @@ impl SubagentConfig {
     pub fn problem(&self) -> Option<String> {
         if !(1..=MOST_TURNS).contains(&u64::from(self.default_max_turns)) {
             return Some("subagent.default_max_turns must be between 1 and 50".to_owned());
+        }
+        if self.output_max_size == 0 {
+            return Some(
+                "subagent.output_max_size must be at least 1: callers would read no report".to_owned(),
+            );
         }
         None
     }
@@ -178,7 +182,7 @@ impl SubagentConfig {
         };
         let parts = input.tasks.into_iter().enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
         let at_once = usize::try_from(input.max_concurrent.unwrap_or(AT_ONCE).max(1)).unwrap_or(usize::MAX);
-        Ok(Plan { parts, at_once, fail_fast: input.fail_fast })
+        Ok(Plan { parts, at_once, fail_fast: input.fail_fast.unwrap_or_default() })
     }
 
     fn part(&self, caller: &Caller<'_>, value: Value) -> Result<Delegation, String> {
@@ -187,15 +191,7 @@ impl SubagentConfig {
         if task.is_empty() {
             return Err("task_prompt cannot be empty".to_owned());
         }
-        let label = input.label.trim();
-        if label.is_empty() {
-            return Err("label cannot be empty".to_owned());
-        }
-        if !is_role(label) {
-            return Err(
-                "Invalid 'label' argument: one line of 1 to 64 characters without brackets".to_owned()
-            );
-        }
+        let label = Title::of(&input.label).ok_or("label cannot be empty")?;
         let turns = input.max_turns.unwrap_or(i64::from(self.default_max_turns));
         let turns = u64::try_from(turns).ok().filter(|turns| (1..=MOST_TURNS).contains(turns));
         let turns = turns.ok_or("max_turns must be between 1 and 50")?;
@@ -203,7 +199,8 @@ impl SubagentConfig {
         let report = input.summary_prompt.filter(|prompt| !prompt.trim().is_empty());
         Ok(Delegation {
             face: Face::Subagent,
-            role: Some(label.to_owned()),
+            role: Some(label.shown),
+            title: label.written,
             task: Text::from(task),
             tools,
             turns: u32::try_from(turns).ok(),
@@ -261,7 +258,7 @@ impl SubagentConfig {
             let error = failure(&end.outcome.status);
             let note = end.outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
             ResultOfPart {
-                label: part.role.clone().unwrap_or_default(),
+                label: part.written_title().to_owned(),
                 success: error.is_none(),
                 output: format!("{}{note}", self.report(part, &end.outcome, room)),
                 duration_ms: end.duration_ms,
@@ -347,7 +344,8 @@ fn whitelist(caller: &Caller<'_>, tools: &[String]) -> Result<Vec<String>, Strin
 /// The helper and what it is to be given: a whitelist, or what its caller may use; this face's own tools always.
 pub(super) fn equip(part: &Delegation, caller: &Caller<'_>) -> (Agent, Wish) {
     let label = part.role.clone().unwrap_or_default();
-    let agent = Agent { id: fold(&label), name: label, prompt: PROMPT.to_owned(), ..Agent::default() };
+    let (id, prompt, guidance) = (fold(&label), PROMPT.to_owned(), Guidance::Helper);
+    let agent = Agent { id, name: label, prompt, guidance, ..Agent::default() };
     let mut tools = match &part.tools {
         Some(tools) => tools.clone(),
         None => caller.authority.own().into_iter().collect(),

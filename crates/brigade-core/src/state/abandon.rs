@@ -24,7 +24,7 @@ impl State {
                 let itself = Amount { agents: 1, ..Amount::default() };
                 (lost(cause, ""), Spent::doubtful(loan.amount.minus(itself)))
             });
-            rest.record(Event::Returned { child: child.clone(), outcome, spent });
+            rest.record(Event::Returned { child: child.clone(), outcome, spent, waited_ms: 0 });
         }
         for call in self.unanswered() {
             let lent = match self.call(call).map(|call| &call.progress) {

@@ -1,7 +1,7 @@
 //! Which facts a runner may still append.
 
 use super::{CallProgress, Phase, Purpose, Report, State};
-use crate::delegation::Status;
+use crate::delegation::{Status, Which};
 use crate::event::{Answer, CallFault, Event};
 use crate::money::Amount;
 
@@ -108,14 +108,17 @@ impl State {
         let true_to_the_log = match status {
             Status::Done => {
                 let is_answered = match self.report {
-                    Report::NotOwed => self.is_answered(),
+                    Report::NotOwed => self.is_answered() && !self.is_denied(),
                     Report::Given => true,
                     Report::Owed | Report::Asked => false,
                 };
                 self.cancelled.is_none() && self.limit_due().is_none() && is_answered
             }
             Status::Cancelled { .. } => self.cancelled.is_some(),
-            Status::Incomplete { .. } => self.cancelled.is_none() && self.limit_due().is_some(),
+            Status::Incomplete { limit } => {
+                let is_denied = *limit == Which::Permission && self.is_answered() && self.is_denied();
+                self.cancelled.is_none() && (self.limit_due().is_some() || is_denied)
+            }
             Status::Failed { .. } => self.cancelled.is_none(),
             Status::Lost { .. } | Status::Detached => true,
         };

@@ -8,6 +8,7 @@ use super::{
     CallState, Digest, Ledger, Loan, Meter, OpenCall, Phase, Purpose, Round, Shortfall, State, Worst,
 };
 use crate::delegation::{Outcome, Which};
+use crate::event::CallFault;
 use crate::grant::Budget;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Message, Stop, ToolCall};
@@ -118,6 +119,11 @@ impl State {
         self.transcript.unheard() > 0
     }
 
+    /// Whether the user or the caller said some of these words. Other words come from children and the runtime.
+    pub fn is_told(&self) -> bool {
+        self.transcript.is_told()
+    }
+
     /// The model call that is not answered.
     pub fn open_call(&self) -> Option<&OpenCall> {
         self.open.as_ref()
@@ -172,6 +178,14 @@ impl State {
     /// How often the model failed at the current turn.
     pub fn faults(&self) -> u32 {
         self.faults
+    }
+
+    /// The fault of the last attempt at the current turn, if it may pass.
+    pub fn passing_fault(&self) -> Option<&str> {
+        match &self.fault {
+            Some(CallFault::Transient { message }) => Some(message),
+            _ => None,
+        }
     }
 
     /// The messages of the next request. Every call in them has exactly one result, whatever the log looks like.
@@ -257,6 +271,16 @@ impl State {
             meter.window.unwrap_or_else(|| self.transcript.input_estimate(meter, &self.learned) / 2);
         let room = usize::try_from(readable.checked_shr(self.overflows).unwrap_or(0)).unwrap_or(usize::MAX);
         self.transcript.digest(room, self.kept_bytes(meter))
+    }
+
+    /// All but the last turn as a text to be summarised, because the user asked for it.
+    pub fn digest_on_request(&self, meter: &Meter) -> Digest {
+        if self.overflows > 0 {
+            return self.digest(meter);
+        }
+        // The model has read all of it before. Where its window is not known, it fits as a whole.
+        let room = meter.window.map_or(usize::MAX, |window| usize::try_from(window).unwrap_or(usize::MAX));
+        self.transcript.digest(room, Some(0))
     }
 
     /// How many bytes of the newest turns stay whole beside a summary: none where even that was too long.

@@ -122,7 +122,7 @@ fn delegated(turn: u32, index: u32, budget: Budget) -> Event {
 
 fn returned(turn: u32, index: u32, spent: Spent) -> Event {
     let outcome = Outcome::new(Status::Done, "helped");
-    Event::Returned { child: root().child(call(turn, index)), outcome, spent }
+    Event::Returned { child: root().child(call(turn, index)), outcome, spent, waited_ms: 0 }
 }
 
 fn heard(text: &str) -> Event {
@@ -717,7 +717,7 @@ fn carry_on(story: &mut Story) {
                     let children: Vec<SessionId> = story.state.loans().keys().cloned().collect();
                     for child in children.into_iter().filter(|child| *child == root().child(call)) {
                         let outcome = Outcome::new(Status::Done, "");
-                        story.then(Event::Returned { child, outcome, spent: used(1) });
+                        story.then(Event::Returned { child, outcome, spent: used(1), waited_ms: 0 });
                     }
                     story.then(Event::tool_ended(call, ToolOutput::ok("answered later")));
                 }
@@ -897,8 +897,10 @@ fn words_after_the_end_ask_for_a_next_round() {
     let mut story = Story::of([started(1, ROOMY), called(1, 1, Purpose::Turn), replied(1, "A.", &[])]);
     story.ends();
     assert!(!story.state.has_unheard_words());
+    story.then(Event::Heard { from: Speaker::Runtime, text: "A note.".into() });
+    assert!(story.state.has_unheard_words() && !story.state.is_told(), "the runtime is not the user");
     story.then(heard("And B?")).next(Step::Nothing).refuses(called(2, 1, Purpose::Turn));
-    assert!(story.state.has_unheard_words());
+    assert!(story.state.has_unheard_words() && story.state.is_told());
     let silent = Event::Started {
         delegation: Delegation::default().into(),
         agent: Hash::of(b"agent"),
@@ -913,7 +915,7 @@ fn words_after_the_end_ask_for_a_next_round() {
     assert_eq!(story.state.ledger().granted(), tokens_only(500));
     assert_eq!(story.state.upcoming(), (2, 1));
     story.then(called(2, 1, Purpose::Turn)).then(replied(2, "B.", &[])).next(done("B.")).ends();
-    assert_eq!(users(&story.state), ["Do it", "And B?"]);
+    assert_eq!(users(&story.state), ["Do it", "Note from the runtime: A note.", "And B?"]);
 }
 
 #[test]
@@ -1340,7 +1342,12 @@ fn hostile_numbers_do_no_harm() {
             agent: Hash::of(b""),
             grant: grant(most, Budget::UNLIMITED),
         },
-        Event::Returned { child: root().child(far), outcome: Outcome::new(Status::Done, blob()), spent },
+        Event::Returned {
+            child: root().child(far),
+            outcome: Outcome::new(Status::Done, blob()),
+            spent,
+            waited_ms: 0,
+        },
         Event::call_failed(most, most, transient(), spent),
         Event::Compacted { summary: blob(), keep_from: 0 },
         Event::Compacted { summary: blob(), keep_from: most },

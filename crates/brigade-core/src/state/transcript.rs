@@ -72,6 +72,8 @@ pub struct Transcript {
     /// What the agent said last, also where that is summarised.
     last_text: Text,
     unheard: u32,
+    /// Whether some of the unheard words come from the user or the caller.
+    is_told: bool,
     /// Words that came while the model was answering: they stand after its reply.
     held: Vec<Text>,
     model_is_answering: bool,
@@ -92,6 +94,7 @@ impl Default for Transcript {
             task: None,
             last_text: Text::default(),
             unheard: 0,
+            is_told: false,
             held: Vec::new(),
             model_is_answering: false,
             reported: 0,
@@ -150,6 +153,7 @@ impl Transcript {
             Speaker::Runtime => Text::from(format!("Note from the runtime: {text}")),
         };
         self.unheard += 1;
+        self.is_told |= matches!(from, Speaker::Person | Speaker::Parent);
         if self.model_is_answering {
             self.held.push(words);
         } else {
@@ -177,6 +181,7 @@ impl Transcript {
 
     pub(super) fn sent(&mut self) {
         self.unheard = 0;
+        self.is_told = false;
         self.model_is_answering = true;
         self.fingerprint = self.fingerprint();
         self.hashed = self.entries.len();
@@ -184,6 +189,10 @@ impl Transcript {
 
     pub(super) fn unheard(&self) -> u32 {
         self.unheard
+    }
+
+    pub(super) fn is_told(&self) -> bool {
+        self.is_told
     }
 
     pub(super) fn replied(&mut self, turn: u32, reply: &Reply, usage: Usage) {

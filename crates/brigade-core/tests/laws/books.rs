@@ -388,7 +388,7 @@ impl Run {
             1 => Amount { tokens: world.chance.below(9000), usd: world.chance.below(9000), agents: 1 },
             parts => free.share(parts).counted_by(&ledger.granted()),
         };
-        Event::ToolStarted { call, effect, before: None, after: None, lent }
+        Event::ToolStarted { call, effect, before: None, after: None, lent, lines: None }
     }
 
     /// A call is answered; of what it was lent, a part is gone or all of it is in doubt.
@@ -457,7 +457,7 @@ impl Run {
         let spent = Spent { overrun: self.state.ledger().uncovered(loan.amount, &used), ..spent };
         world.overruns_returned += u32::from(overran);
         world.overruns_covered += u32::from(overran && spent.overrun.is_nothing());
-        self.record(Event::Returned { child, outcome, spent }, world);
+        self.record(Event::Returned { child, outcome, spent, waited_ms: 0 }, world);
     }
 
     fn answer_of_the_model(&mut self, world: &mut World) -> Event {

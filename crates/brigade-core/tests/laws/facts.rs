@@ -30,6 +30,7 @@ pub(crate) fn samples() -> Vec<Event> {
         external: Some("server/agent".to_owned()),
         agent: Some("a".to_owned()),
         role: Some("r".to_owned()),
+        title: Some(text()),
         task: text(),
         context: Some(text()),
         tools: Some(vec![String::new()]),
@@ -45,6 +46,11 @@ pub(crate) fn samples() -> Vec<Event> {
         number: Some(7),
         warnings: vec!["w".to_owned()],
         hop: Some(Box::new(Hop { lineage: vec!["l".to_owned()], usd: Some(u64::MAX), ..Hop::default() })),
+        environment: Some(Box::new(Environment {
+            system: "s".to_owned(),
+            date: "d".to_owned(),
+            git: Some("g".to_owned()),
+        })),
     };
     let reply = Reply {
         text: text(),
@@ -127,7 +133,7 @@ pub(crate) fn samples() -> Vec<Event> {
     for effect in [Effect::Pure, Effect::Keyed, Effect::Edit, Effect::Opaque] {
         for (before, after) in [(None, None), (None, Some(hash)), (Some(hash), Some(hash))] {
             for lent in [Amount::default(), amount] {
-                events.push(Event::ToolStarted { call, effect, before, after, lent });
+                events.push(Event::ToolStarted { call, effect, before, after, lent, lines: None });
             }
         }
     }
@@ -160,7 +166,12 @@ pub(crate) fn samples() -> Vec<Event> {
     ] {
         let mut outcome = Outcome::new(status, text());
         outcome.warnings = vec!["w".to_owned()];
-        events.push(Event::Returned { child: session.child(call), outcome: outcome.clone(), spent });
+        events.push(Event::Returned {
+            child: session.child(call),
+            outcome: outcome.clone(),
+            spent,
+            waited_ms: 7,
+        });
         events.push(Event::Ended { outcome, spent });
     }
     events

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brigade_core::delegation::{Waiting, Which};
+use brigade_core::delegation::{Environment, Waiting, Which};
 use brigade_core::event::{Answer, CallFault, Effect, Speaker, TYPES, VERSION};
 use brigade_core::faces::delegate::{SwarmConfig, SwarmRole};
 use brigade_core::faces::{DELEGATION_TOOLS, delegate};

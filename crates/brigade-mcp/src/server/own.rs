@@ -1,7 +1,7 @@
 //! The tools that look after sessions.
 
 use brigade::RunError;
-use brigade_core::SessionId;
+use brigade_core::{SessionId, Status};
 use rmcp::model::CallToolResult;
 
 use super::arguments::Arguments;
@@ -85,7 +85,12 @@ impl Server {
         let found = self.find(id, reach).await?;
         let (text, is_error) = match (found.session == found.root, found.output(), found.outcome()) {
             (true, Some(output), _) => (output.text.as_str(), output.is_error()),
-            (false, _, Some(outcome)) => (outcome.text.as_str(), false),
+            (false, _, Some(outcome)) if !outcome.text.is_empty() || outcome.status == Status::Done => {
+                let status = &outcome.status;
+                let is_error =
+                    matches!(status, Status::Failed { .. } | Status::Lost { .. } | Status::Cancelled { .. });
+                (outcome.text.as_str(), is_error)
+            }
             _ => return Err(Unbegun::Told(self.no_result(&found))),
         };
         let part = report::range(text, offset.unwrap_or(0), limit);
@@ -95,7 +100,8 @@ impl Server {
 
     fn no_result(&self, found: &Found) -> String {
         let session = &found.session;
-        match found.life {
+        let life = if found.is_over(session) { Life::Over } else { found.life };
+        match life {
             Life::Running => format!("{session} has no result yet: it is at work"),
             Life::Interrupted => format!("{session} has no result yet: {}", report::resume(&found.root)),
             Life::Over => match found.outcome() {

@@ -69,6 +69,47 @@ async fn a_result_can_be_read_in_parts_and_after_the_server_is_gone() {
 }
 
 #[tokio::test]
+async fn a_call_that_gave_an_error_is_not_called_done() {
+    let stage = Stage::new("[[reply]]\nfault = 'refused'\n");
+    let client = stage.client(Client::default()).await;
+    for request in [call("delegate", json!({ "role": "Child" })), delegate()] {
+        let result = client.call_tool(request).await.unwrap();
+        assert_eq!(result.is_error, Some(true), "{}", words(&result));
+        let root = session(&result);
+        assert_eq!(stage.end_of(&root).await, Status::Done, "what stands at the top only passes the call on");
+        let status = ask(&client, "session_status", json!({ "session_id": root.as_str() })).await;
+        assert!(words(&status).starts_with(&format!("{root} failed; ")), "{}", words(&status));
+        assert_eq!(status.structured_content.unwrap()["state"], "failed");
+        let all = ask(&client, "session_status", json!({})).await;
+        assert_eq!(all.structured_content.unwrap()["sessions"][0]["state"], "failed");
+    }
+    let child = stage.working().await.1;
+    let status = ask(&client, "session_status", json!({ "session_id": child.as_str() })).await;
+    assert!(words(&status).starts_with(&format!("{child} failed; ")), "{}", words(&status));
+    let result = ask(&client, "read_result", json!({ "session_id": child.as_str() })).await;
+    assert_eq!(result.is_error, Some(true), "{}", words(&result));
+    assert!(words(&result).contains("ended without a result: failed: "), "{}", words(&result));
+}
+
+#[tokio::test]
+async fn an_agent_that_is_done_is_so_while_its_tree_still_works() {
+    let script = "[[reply]]\nagent = 'Child'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
+                  arguments = { role = 'Quick', task = 'x' }\n\
+                  [[reply]]\nagent = 'Quick'\ntext = 'Quick.'\n[[reply]]\nfault = 'hang'\n";
+    let stage = Stage::with(script, |settings| settings.faces.swarm.max_depth = 3);
+    let client = stage.client(Client::default()).await;
+    let peer = client.peer().clone();
+    let calling = tokio::spawn(async move { peer.call_tool_once(delegate()).await });
+    let (root, child) = stage.working().await;
+    let quick = format!("{child}.1-0").parse().unwrap();
+    assert_eq!(stage.end_of(&quick).await, Status::Done);
+    let status = ask(&client, "session_status", json!({ "session_id": quick.as_str() })).await;
+    assert!(words(&status).starts_with(&format!("{quick} done; ")), "{}", words(&status));
+    ask(&client, "stop", json!({ "session_id": root.as_str() })).await;
+    calling.await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn sessions_of_others_are_unknown() {
     let stage = Stage::new(FOUR);
     let settings = Settings::new("script", Workspace::open(stage.folder.path()).unwrap());

@@ -11,8 +11,8 @@ use super::value;
 use super::whitelist::{Whitelist, some};
 
 impl Builder {
-    pub(super) fn tools(&mut self, value: &Value) -> Said {
-        let list = Whitelist::read(value)?;
+    pub(super) fn tools(&mut self, value: &Value, format: Format) -> Said {
+        let list = Whitelist::read(value, format)?;
         list.off.iter().for_each(|tool| self.narrow.without(tool));
         let remarks = list.remarks();
         let off = if list.off.is_empty() { String::new() } else { format!(", without {}", some(&list.off)) };
@@ -28,8 +28,8 @@ impl Builder {
         Ok((class, format!("{named}{off}{remarks}")))
     }
 
-    pub(super) fn lend(&mut self, value: &Value) -> Said {
-        let list = Whitelist::read_lent(value)?;
+    pub(super) fn lend(&mut self, value: &Value, format: Format) -> Said {
+        let list = Whitelist::read_lent(value, format)?;
         let remarks = list.remarks();
         self.agent.lend = list.tools;
         let class = if list.translated { Class::Translated } else { Class::Honoured };

@@ -157,8 +157,8 @@ impl Builder {
             }
             Key::AllowSkills => self.agent.allow_skills = value::flag(value)?,
             Key::IgnoreInstructions => self.agent.ignore_instructions = value::flag(value)?,
-            Key::Tools => return self.tools(value),
-            Key::Lend => return self.lend(value),
+            Key::Tools => return self.tools(value, format),
+            Key::Lend => return self.lend(value, format),
             Key::Deny => return self.deny(value),
             Key::DisallowedTools => return self.disallowed(value),
             Key::Permission => return self.permission(value),

@@ -1,5 +1,6 @@
 //! Whose files can be read, and how each is told from the others.
 
+use std::ffi::OsStr;
 use std::path::{Component, Path};
 
 use serde::Serialize;
@@ -28,7 +29,7 @@ pub enum Format {
     Cursor,
     /// A droid of Factory.
     Factory,
-    /// `*.agent.md` of Copilot.
+    /// Markdown of Copilot: `*.agent.md`, and any in `.github/agents` and `.copilot/agents`.
     Copilot,
 }
 
@@ -63,6 +64,8 @@ impl Format {
     pub(super) fn of(path: &Path) -> Format {
         let name = file_name(path);
         let within = |folder: &str| path.components().any(|part| part == Component::Normal(folder.as_ref()));
+        let parts: Vec<&OsStr> = path.iter().collect();
+        let below = |folder: &str| parts.windows(2).any(|pair| pair[0] == folder && pair[1] == "agents");
         match Text::of(path) {
             Some(Text::Toml) => return Format::Codex,
             Some(Text::Yaml) => return Format::Goose,
@@ -73,7 +76,7 @@ impl Format {
         match name {
             "AGENT.md" => Format::Brigade,
             "AGENTS.md" => Format::Deepagents,
-            _ if name.ends_with(".agent.md") => Format::Copilot,
+            _ if name.ends_with(".agent.md") || below(".github") || below(".copilot") => Format::Copilot,
             _ if within(".opencode") || within("opencode") => Format::Opencode,
             _ if within(".gemini") => Format::Gemini,
             _ if within(".cursor") => Format::Cursor,

@@ -2,6 +2,8 @@
 
 use std::path::{Component, Path};
 
+use brigade_core::agent::{id_of_name, normalised_id};
+
 use super::format::{Format, stem};
 
 /// The longest id.
@@ -17,24 +19,29 @@ pub fn is_id(text: &str) -> bool {
         && text.bytes().all(|b| letter(b) || matches!(b, b'.' | b'_' | b'-'))
 }
 
+/// The id that the name of a folder stands for, if it can be one.
+pub(super) fn id_of_folder(name: &str) -> Option<String> {
+    if is_id(name) { Some(name.to_owned()) } else { normalised_id(name) }
+}
+
 /// The id of what stands in a file.
 pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<String, String> {
     let id = if format.is_a_folder() {
         let folder =
             file.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
-        if !is_id(folder) {
-            return Err(format!(
-                "the folder `{folder}` cannot be an id; name it with 1 to 64 of a-z, 0-9, `.`, `_`, `-`"
-            ));
-        }
-        folder.to_owned()
+        let named = || {
+            format!(
+                "the folder `{folder}` cannot be an id; name it with 1 to 64 of a-z, 0-9, `.`, `_`, `-` and blanks"
+            )
+        };
+        id_of_folder(folder).ok_or_else(named)?
     } else {
         let path = || (format == Format::Opencode).then(|| nested(file)).flatten();
         let first = match format {
             Format::Opencode => path().or_else(|| name.map(str::to_owned)),
             _ => name.map(str::to_owned),
         };
-        let slugs = [first.as_deref().unwrap_or_default(), stem(file)].map(slug);
+        let slugs = [first.as_deref().unwrap_or_default(), stem(file)].map(id_of_name);
         let found = slugs.into_iter().find(|slug| !slug.is_empty());
         found
             .ok_or_else(|| "neither `name` nor the file's name has letters for an id (a-z, 0-9)".to_owned())?
@@ -60,27 +67,6 @@ fn nested(file: &Path) -> Option<String> {
     Some(name.join("-"))
 }
 
-/// A name made into an id.
-fn slug(name: &str) -> String {
-    let mut slug = String::new();
-    for c in name.chars().flat_map(char::to_lowercase) {
-        match c {
-            'a'..='z' | '0'..='9' => slug.push(c),
-            '.' | '_' if !slug.is_empty() => slug.push(c),
-            // C# and C++ are two languages.
-            '#' if !slug.is_empty() => slug.push_str("sharp"),
-            '+' if !slug.is_empty() => slug.push('p'),
-            _ if !slug.is_empty() && !slug.ends_with('-') => slug.push('-'),
-            _ => {}
-        }
-        if slug.len() >= LONGEST {
-            break;
-        }
-    }
-    slug.truncate(LONGEST);
-    slug.trim_end_matches(['-', '.', '_']).to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +83,7 @@ mod tests {
 
     #[test]
     fn names_become_ids() {
+        let slug = id_of_name;
         assert_eq!(slug("Code Reviewer"), "code-reviewer");
         assert_eq!(slug("plugin:agent"), "plugin-agent");
         assert_eq!((slug("C# Expert"), slug("C++ Expert")), ("csharp-expert".into(), "cpp-expert".into()));
@@ -104,6 +91,21 @@ mod tests {
         assert_eq!(slug("../../etc/passwd"), "etc-passwd");
         assert_eq!(slug("日本語"), "");
         assert!(is_id(&slug(&"long name ".repeat(40))) && is_id(&slug(&format!("a{}", "#".repeat(90)))));
+        for id in ["a", "code-reviewer", "powershell-5.1-expert", "a_b", "9"] {
+            assert_eq!(slug(id), id, "an id stands for itself");
+        }
+    }
+
+    #[test]
+    fn folders_are_named_freely() {
+        let id =
+            |folder: &str| id(&Path::new("/p/agents").join(folder).join("AGENT.md"), Format::Brigade, None);
+        assert_eq!(id("Pickle"), Ok("pickle".to_owned()));
+        assert_eq!(id("my agent"), Ok("my-agent".to_owned()));
+        for folder in ["日本語", "ümlaut", "- -", &"x".repeat(65)] {
+            assert!(id(folder).unwrap_err().contains("cannot be an id"), "{folder}");
+        }
+        assert!(id("Lead").is_err(), "the built-in lead keeps its name");
     }
 
     #[test]

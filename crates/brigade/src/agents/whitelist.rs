@@ -4,6 +4,7 @@ use brigade_core::alias;
 use brigade_core::permission::Rule;
 use serde_json::{Map, Value};
 
+use super::format::Format;
 use super::value;
 
 /// What `tools` comes to.
@@ -30,11 +31,11 @@ enum Entry {
 
 impl Whitelist {
     /// Reads the value of `tools`. Nothing that is left empty is all tools.
-    pub(super) fn read(value: &Value) -> Result<Whitelist, String> {
+    pub(super) fn read(value: &Value, format: Format) -> Result<Whitelist, String> {
         let list = match value {
             Value::Null => return Err("is empty; leave the key out to inherit, or name tools".to_owned()),
-            Value::Object(map) => Whitelist::of_map(map)?,
-            _ => Whitelist::of_names(value::names(value)?),
+            Value::Object(map) => Whitelist::of_map(map, format)?,
+            _ => Whitelist::of_names(value::names(value)?, format),
         };
         let is_empty = list.off.is_empty() && list.tools.as_ref().is_some_and(Vec::is_empty);
         match is_empty {
@@ -44,21 +45,21 @@ impl Whitelist {
     }
 
     /// Reads the value of `lend`, where an empty list is an answer.
-    pub(super) fn read_lent(value: &Value) -> Result<Whitelist, String> {
+    pub(super) fn read_lent(value: &Value, format: Format) -> Result<Whitelist, String> {
         match value {
             Value::Array(items) if items.is_empty() => {
                 Ok(Whitelist { tools: Some(Vec::new()), ..Whitelist::default() })
             }
             Value::Object(_) => Err("has to be a list of names".to_owned()),
-            _ => Whitelist::read(value),
+            _ => Whitelist::read(value, format),
         }
     }
 
-    fn of_names(names: Vec<String>) -> Whitelist {
+    fn of_names(names: Vec<String>, format: Format) -> Whitelist {
         let mut list = Whitelist { tools: Some(Vec::new()), ..Whitelist::default() };
         let mut all = false;
         for name in names {
-            all |= list.add(name);
+            all |= list.add(name, format);
         }
         if all {
             list.tools = None;
@@ -67,7 +68,7 @@ impl Whitelist {
     }
 
     /// A map of switches. What is on is the whole of it, unless things are only switched off.
-    fn of_map(map: &Map<String, Value>) -> Result<Whitelist, String> {
+    fn of_map(map: &Map<String, Value>, format: Format) -> Result<Whitelist, String> {
         let mut on = Vec::new();
         let mut off = Vec::new();
         for (name, value) in map {
@@ -78,13 +79,13 @@ impl Whitelist {
             }
         }
         let nothing_else = on.is_empty() && !off.iter().any(|name| name == "*") && !off.is_empty();
-        let mut list = Whitelist::of_names(on);
+        let mut list = Whitelist::of_names(on, format);
         list.translated = true;
         if nothing_else {
             list.tools = None;
         }
         for name in off {
-            match entry(&name) {
+            match entry(&name, format) {
                 Entry::Tools(tools) => list.off.extend(tools),
                 Entry::All => {}
                 Entry::Partial | Entry::Unknown => list.unknown.push(name),
@@ -94,8 +95,8 @@ impl Whitelist {
     }
 
     /// Adds a name; says whether it stands for all tools.
-    fn add(&mut self, name: String) -> bool {
-        match entry(&name) {
+    fn add(&mut self, name: String, format: Format) -> bool {
+        match entry(&name, format) {
             Entry::All => {
                 self.translated = true;
                 return true;
@@ -129,7 +130,15 @@ impl Whitelist {
     }
 }
 
-fn entry(name: &str) -> Entry {
+/// Our tools that a name stands for in a file of this format.
+fn tools_of(name: &str, format: Format) -> Vec<&'static str> {
+    match format {
+        Format::Copilot => alias::copilot_tools(name),
+        _ => alias::tools(name),
+    }
+}
+
+fn entry(name: &str, format: Format) -> Entry {
     if matches!(name, "*" | "all") {
         return Entry::All;
     }
@@ -145,7 +154,7 @@ fn entry(name: &str) -> Entry {
     }
     let owned = |tools: Vec<&str>| Entry::Tools(tools.into_iter().map(str::to_owned).collect());
     if let Some((tool, part)) = name.split_once('(') {
-        let tools = alias::tools(tool);
+        let tools = tools_of(tool, format);
         return match part.trim_end_matches(')').trim() {
             _ if tools.is_empty() => Entry::Unknown,
             "" | "*" => owned(tools),
@@ -154,7 +163,7 @@ fn entry(name: &str) -> Entry {
     }
     // Some programs write the set before the tool: `search/codebase`.
     let (set, tool) = name.rsplit_once('/').unwrap_or(("", name));
-    let tools = alias::tools(tool);
+    let tools = tools_of(tool, format);
     match tools.is_empty() || (!set.is_empty() && alias::tools(set).is_empty()) {
         true => Entry::Unknown,
         false => owned(tools),

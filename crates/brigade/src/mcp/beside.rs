@@ -1,8 +1,12 @@
 //! What a server has beside tools: resources and prompts.
 
+use std::time::Duration;
+
 use brigade_core::ToolOutput;
+use rmcp::ServiceError;
 use rmcp::model::{
-    GetPromptRequestParams, GetPromptResponse, JsonObject, ReadResourceRequestParams, ReadResourceResponse,
+    ErrorCode, GetPromptRequestParams, GetPromptResponse, JsonObject, ReadResourceRequestParams,
+    ReadResourceResponse,
 };
 
 use super::connect::Connection;
@@ -12,6 +16,56 @@ use crate::tool::ToolContext;
 
 /// The most resources or prompts of a server.
 const MOST: usize = 2_000;
+/// How long a server may take to list what it has beside tools, before its tools are offered.
+const FIRST_LIST_TIME: Duration = Duration::from_secs(5);
+
+/// Whether a server has resources and prompts, so that each is worth a tool.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Beside {
+    pub(super) resources: bool,
+    pub(super) prompts: bool,
+}
+
+impl Beside {
+    /// Asks the server. Many announce the capability and have nothing. One that does not answer is believed.
+    pub(super) async fn of(connection: &Connection) -> Beside {
+        let capabilities = connection.peer().peer_info().map(|info| info.capabilities.clone());
+        let capabilities = capabilities.unwrap_or_default();
+        let (resources, prompts) = futures::join!(
+            within_time(capabilities.resources.is_some(), has_resources(connection)),
+            within_time(capabilities.prompts.is_some(), has_prompts(connection)),
+        );
+        Beside { resources, prompts }
+    }
+}
+
+async fn within_time(is_announced: bool, has_any: impl Future<Output = bool>) -> bool {
+    is_announced && tokio::time::timeout(FIRST_LIST_TIME, has_any).await.unwrap_or(true)
+}
+
+async fn has_resources(connection: &Connection) -> bool {
+    let fixed = connection.peer().list_resources(None).await;
+    if has_entries(fixed.map(|page| page.resources.is_empty() && page.next_cursor.is_none())) {
+        return true;
+    }
+    let open = connection.peer().list_resource_templates(None).await;
+    has_entries(open.map(|page| page.resource_templates.is_empty() && page.next_cursor.is_none()))
+}
+
+async fn has_prompts(connection: &Connection) -> bool {
+    let prompts = connection.peer().list_prompts(None).await;
+    has_entries(prompts.map(|page| page.prompts.is_empty() && page.next_cursor.is_none()))
+}
+
+/// Whether a list has entries, given whether its first page is the whole list and empty. A list that the server does not
+/// know is empty; one that cannot be read may have entries.
+fn has_entries(is_empty: Result<bool, ServiceError>) -> bool {
+    match is_empty {
+        Ok(is_empty) => !is_empty,
+        Err(ServiceError::McpError(error)) => error.code != ErrorCode::METHOD_NOT_FOUND,
+        Err(_) => true,
+    }
+}
 
 impl Server {
     /// The resources there are, or one of them.

@@ -23,6 +23,7 @@ use super::line::{Bounded, LONGEST};
 use super::login::{self, Who};
 use super::news::{Attentive, News, listen};
 use super::patience::Listeners;
+use super::unreachable::Lost;
 use super::wire::{self, Wire};
 use super::{Address, Program, Way, unreachable};
 use crate::secret::Secret;
@@ -53,12 +54,9 @@ impl Connection {
         self.service.is_closed() || self.peer().is_transport_closed() || self.fate.reason().is_some()
     }
 
-    /// Why a message did not come through.
-    pub(super) async fn lost(&self, error: &ServiceError) -> String {
-        let unknown = "whether the call did anything is unknown";
-        let Some(address) = &self.address else {
-            return format!("{}; {unknown}", self.fate.last_words().await);
-        };
+    /// Reason why a request has no answer.
+    pub(super) async fn lost(&self, error: &ServiceError) -> Lost {
+        let Some(address) = &self.address else { return Lost::Sent(self.fate.last_words().await) };
         match error {
             ServiceError::TransportSend(cause) => {
                 if let Some(lack) = login::lack(cause.error.as_ref()) {
@@ -67,12 +65,11 @@ impl Connection {
                         // The next call logs in anew.
                         self.fate.seal(lacking.clone());
                     }
-                    return lacking;
+                    return Lost::Unsent(lacking);
                 }
-                let why = unreachable::message(address, cause.error.as_ref());
-                format!("the request did not come through: {why}")
+                unreachable::unanswered(address, cause.error.as_ref())
             }
-            _ => format!("{}; {unknown}", self.fate.reason().unwrap_or("the connection is closed")),
+            _ => Lost::Sent(self.fate.reason().unwrap_or("the connection is closed").to_owned()),
         }
     }
 
@@ -91,6 +88,7 @@ impl Connection {
         address: Option<Address>,
         mut tasks: Vec<AbortOnDrop<()>>,
     ) -> Connection {
+        fate.connected();
         let listeners = service.service().listeners.clone();
         let peer = service.peer().clone();
         // What a server says now counts, not what it said for how long its last answer would hold.
@@ -153,13 +151,13 @@ async fn start(name: &str, program: &Program, news: &Arc<News>) -> Result<Connec
     let (ending, secrets) = (fate.clone(), program.environment.clone());
     let process = AbortOnDrop(spawn(async move {
         ending.seal(match run.await {
-            Ok(finished) => end(&finished, &secrets),
+            Ok(finished) => end(&finished, &secrets, ending.since_last_message()),
             Err(error) => error.to_string(),
         });
     }));
     let (reader, writer) = stream.into_split();
     let inner = AsyncRwTransport::new_client(Bounded::new(reader, fate.clone()), writer);
-    let transport = Attentive { inner, news: news.clone() };
+    let transport = Attentive { inner, news: news.clone(), fate: fate.clone() };
     match Client::default().serve_with_lifecycle(transport, newest_first()).await {
         Ok(service) => Ok(Connection::ready(service, fate, news, None, vec![process]).await),
         Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
@@ -202,7 +200,8 @@ where
             .custom_headers(headers.clone())
             .max_sse_event_size(LONGEST);
         let inner = StreamableHttpClientTransport::with_client(client.clone(), config);
-        let transport = Attentive { inner, news: news.clone() };
+        // Nothing that it writes beside its answers is read, so no message needs to be dated.
+        let transport = Attentive { inner, news: news.clone(), fate: Fate::default() };
         Client::default().serve_with_lifecycle(transport, lifecycle)
     };
     match attempt(newest_first()).await {
@@ -229,14 +228,15 @@ pub(super) async fn challenge(address: &Address) -> Result<Option<String>, Strin
     }
 }
 
-/// How a process ended, and what it said about it.
-fn end(finished: &Finished, secrets: &[(String, Secret)]) -> String {
+/// How a process ended, and what it said about it since it was sent its last message: older lines are no cause.
+fn end(finished: &Finished, secrets: &[(String, Secret)], since: Option<Duration>) -> String {
     let how = match finished.end {
         End::Exited(code) => format!("it ended with exit code {code}"),
         End::Signalled(signal) => format!("it was ended by signal {signal}"),
         End::TimedOut | End::Cancelled => "it was ended".to_owned(),
     };
-    let said = String::from_utf8_lossy(&finished.output);
+    let said = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
+    let said = String::from_utf8_lossy(said);
     let Some(complaint) = text::complaint(&said) else { return how };
     let mut said = complaint.to_owned();
     for (_, secret) in secrets {

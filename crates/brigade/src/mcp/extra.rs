@@ -28,12 +28,12 @@ enum What {
 impl Extra {
     /// One for each kind of thing that the server has.
     pub(super) fn of(server: &Arc<Server>, name: &str) -> Vec<Extra> {
-        let capabilities = server.capabilities();
+        let beside = server.beside();
         let mut extras = Vec::new();
-        if capabilities.resources.is_some() {
+        if beside.resources {
             extras.push(Extra::new(server, What::Resources, name));
         }
-        if capabilities.prompts.is_some() {
+        if beside.prompts {
             extras.push(Extra::new(server, What::Prompts, name));
         }
         extras
@@ -84,8 +84,8 @@ impl AnyTool for Extra {
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
         let tool = self.spec.name.as_str();
         let fits = |(key, value): (&String, &Value)| match (self.what, key.as_str()) {
-            (What::Resources, "uri") | (What::Prompts, "name") => value.is_string(),
-            (What::Prompts, "arguments") => value.is_object(),
+            (What::Resources, "uri") | (What::Prompts, "name") => value.is_string() || value.is_null(),
+            (What::Prompts, "arguments") => value.is_object() || value.is_null(),
             _ => false,
         };
         if !arguments.as_object().is_some_and(|object| object.iter().all(fits)) {

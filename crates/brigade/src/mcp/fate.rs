@@ -1,8 +1,8 @@
 //! Why a connection ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -21,6 +21,8 @@ struct Shared {
     reason: OnceLock<String>,
     is_misdeed: AtomicBool,
     sealed: Notify,
+    /// When the server was last sent a message; none before it is connected.
+    last_message: Mutex<Option<Instant>>,
 }
 
 impl Fate {
@@ -37,6 +39,26 @@ impl Fate {
             self.shared.is_misdeed.store(true, Ordering::SeqCst);
         }
         self.seal(reason);
+    }
+
+    /// The server is connected. From now on only what it writes after the last message can explain its end.
+    pub(super) fn connected(&self) {
+        *self.last_message() = Some(Instant::now());
+    }
+
+    /// The server is sent a message.
+    pub(super) fn message_sent(&self) {
+        let mut last = self.last_message();
+        *last = last.map(|_| Instant::now());
+    }
+
+    /// Time since the last message; none if the server was never connected.
+    pub(super) fn since_last_message(&self) -> Option<Duration> {
+        self.last_message().map(|at| at.elapsed())
+    }
+
+    fn last_message(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.shared.last_message.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the server did something for which it was ended.

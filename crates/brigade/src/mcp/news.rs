@@ -10,6 +10,8 @@ use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
 use tokio::sync::Notify;
 
+use super::fate::Fate;
+
 /// How long is waited before a subscription that ended is asked for again; twice as long each time.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -59,6 +61,7 @@ impl News {
 pub(super) struct Attentive<T> {
     pub(super) inner: T,
     pub(super) news: Arc<News>,
+    pub(super) fate: Fate,
 }
 
 impl<T: Transport<RoleClient>> Transport<RoleClient> for Attentive<T> {
@@ -68,6 +71,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Attentive<T> {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        self.fate.message_sent();
         self.inner.send(message)
     }
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use brigade_core::ToolOutput;
 use rmcp::ServiceError;
-use rmcp::model::{ErrorCode, JsonObject, PaginatedRequestParams, ServerCapabilities, Tool};
+use rmcp::model::{ErrorCode, JsonObject, PaginatedRequestParams, Tool};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::beside::Beside;
 use super::book::{Book, Heard, Standing, fits};
 use super::connect::{Connection, short};
 use super::extra::Extra;
@@ -17,6 +18,7 @@ use super::news::{Mark, News};
 use super::patience::{Listener, Patience};
 use super::request::{self, Failure};
 use super::tool::ServerTool;
+use super::unreachable::Lost;
 use super::{Definition, Way, content, name};
 use crate::task::{AbortOnDrop, spawn};
 use crate::tool::{AnyTool, Change, ToolContext};
@@ -45,7 +47,7 @@ pub(super) struct Server {
     /// What it is called in the names of its tools.
     plain: String,
     definition: Definition,
-    capabilities: ServerCapabilities,
+    beside: Beside,
     link: Mutex<Link>,
     book: StdMutex<Book>,
     news: Arc<News>,
@@ -65,10 +67,10 @@ impl Server {
     pub(super) async fn start(plain: String, definition: Definition) -> Result<Offer, String> {
         let news = Arc::new(News::default());
         let (connection, tools) = connected(&plain, &definition, &news).await?;
-        let info = connection.peer().peer_info();
+        let beside = Beside::of(&connection).await;
         let server = Arc::new_cyclic(|server: &Weak<Server>| Server {
             _heed: AbortOnDrop(spawn(heed(server.clone(), news.clone()))),
-            capabilities: info.map(|info| info.capabilities.clone()).unwrap_or_default(),
+            beside,
             link: Mutex::new(Link { connection: Arc::new(connection), since: Instant::now(), restarts: 0 }),
             book: StdMutex::new(Book::new(Heard::of(&tools))),
             news,
@@ -115,9 +117,9 @@ impl Server {
         matches!(self.definition.way, Way::Http(_))
     }
 
-    /// What the server says that it has.
-    pub(super) fn capabilities(&self) -> &ServerCapabilities {
-        &self.capabilities
+    /// Whether the server has resources and prompts.
+    pub(super) fn beside(&self) -> Beside {
+        self.beside
     }
 
     /// A connection that can be used. A server that ended is started again, unless it was ended for what it did.
@@ -181,7 +183,11 @@ impl Server {
             let answer = request::call_tool(&connection, theirs, arguments, context, &listener).await;
             match answer {
                 Ok(result) => Ok(content::output(&result)),
-                Err(Failure::Service(error)) => Err(words(&connection, error).await),
+                Err(Failure::Service(error)) => Err(match connection_lost(&connection, &error).await {
+                    Some(Lost::Sent(why)) => outcome_unknown(&why),
+                    Some(Lost::Unsent(what)) => what,
+                    None => words(&connection, error).await,
+                }),
                 Err(Failure::Words(why)) => Err(why.to_owned()),
             }
         };
@@ -213,10 +219,10 @@ impl Server {
         tokio::select! {
             biased;
             answer = work => answer.unwrap_or_else(|why| failed(&why)),
-            limit = patience.over() => failed(&format!(
-                "no answer within {}; the call was cancelled, and whether it did anything is unknown",
+            limit = patience.over() => failed(&outcome_unknown(&format!(
+                "there was no answer within {}, and the call was cancelled",
                 seconds(limit)
-            )),
+            ))),
             () = context.asked_to_stop() => failed("the call was cancelled"),
         }
     }
@@ -304,16 +310,31 @@ async fn connected(
     started.await.unwrap_or_else(|_| Err(format!("it was not ready within {}", seconds(limit))))
 }
 
-/// What failed, in words.
+/// Message about a call that may have had an effect.
+fn outcome_unknown(why: &str) -> String {
+    format!("outcome unknown: {why}. Check whether the call took effect before you repeat it.")
+}
+
+/// The lost connection that an error is about, if it is about one.
+async fn connection_lost(connection: &Connection, error: &ServiceError) -> Option<Lost> {
+    match error {
+        ServiceError::TransportClosed | ServiceError::TransportSend(_) | ServiceError::Cancelled { .. } => {
+            Some(connection.lost(error).await)
+        }
+        _ => None,
+    }
+}
+
+/// What failed, in words. What was asked for changes nothing.
 pub(super) async fn words(connection: &Connection, error: ServiceError) -> String {
+    if let Some(Lost::Unsent(why) | Lost::Sent(why)) = connection_lost(connection, &error).await {
+        return why;
+    }
     match error {
         ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND => {
             format!("it does not know what was asked of it: {}", short(&error.message))
         }
         ServiceError::McpError(error) => format!("it answered with an error: {}", short(&error.message)),
-        ServiceError::TransportClosed | ServiceError::TransportSend(_) | ServiceError::Cancelled { .. } => {
-            connection.lost(&error).await
-        }
         ServiceError::UnexpectedResponse => "it answered with something else than what was asked".to_owned(),
         other => short(&other.to_string()),
     }

@@ -11,7 +11,7 @@ use rmcp::model::{MetaObject, Tool};
 use serde_json::Value;
 
 use super::server::Server;
-use crate::tool::{AnyTool, Change, EditPlan, Files, ToolContext};
+use crate::tool::{AnyTool, Change, EditPlan, Files, ToolContext, drop_unfit_nulls};
 
 /// A tool of a server.
 pub(super) struct ServerTool {
@@ -80,7 +80,8 @@ impl AnyTool for ServerTool {
         Ok(())
     }
 
-    fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+    fn run<'a>(&'a self, mut arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        drop_unfit_nulls(&mut arguments, &self.spec.schema);
         let arguments = match arguments {
             Value::Object(object) => object,
             _ => serde_json::Map::new(),

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::Address;
 use super::connect::short;
-use super::wire::CONNECT_TIME;
+use super::wire::{CONNECT_TIME, Failure, WireError};
 
 /// What is there to do about most of it.
 const CHECK: &str = "check `url` in its entry";
@@ -33,9 +33,44 @@ pub(super) fn greeting(address: &Address, error: &ClientInitializeError) -> Stri
     format!("it cannot be reached at {place}: {}", hidden(address, &refusal(error)))
 }
 
-/// Why a message did not come through.
-pub(super) fn message(address: &Address, error: &(dyn Error + 'static)) -> String {
-    hidden(address, &cause(error))
+/// Reason why a request has no answer, and whether the server may have acted on it.
+pub(super) fn unanswered(address: &Address, error: &(dyn Error + 'static)) -> Lost {
+    let failure = failure(error);
+    let certain = match failure {
+        Some(StreamableHttpError::Client(WireError::Request(error))) => {
+            (error.is_connect() || error.is_builder()).then_some("the request did not come through")
+        }
+        Some(StreamableHttpError::Client(WireError::Ended(_)) | StreamableHttpError::Auth(_)) => {
+            Some("the request was not sent")
+        }
+        Some(
+            StreamableHttpError::Client(WireError::Refused { .. }) | StreamableHttpError::SessionExpired,
+        ) => Some("the request was refused"),
+        Some(StreamableHttpError::HttpStatus(answer)) if answer.status < 500 => {
+            Some("the request was refused")
+        }
+        _ => None,
+    };
+    if let Some(what) = certain {
+        return Lost::Unsent(format!("{what}: {}", hidden(address, &cause(error))));
+    }
+    let why = match failure {
+        Some(StreamableHttpError::Client(WireError::Request(error))) => {
+            format!("the connection broke after the request was sent ({})", unsent(error))
+        }
+        Some(StreamableHttpError::HttpStatus(answer)) => format!("it answered with HTTP {}", answer.status),
+        Some(StreamableHttpError::UnexpectedServerResponse(what)) => what.to_string(),
+        _ => cause(error),
+    };
+    Lost::Sent(hidden(address, &why))
+}
+
+/// A request without an answer.
+pub(super) enum Lost {
+    /// The server did not act on it: the whole message.
+    Unsent(String),
+    /// The server may have acted on it: the cause.
+    Sent(String),
 }
 
 /// Where a server is, as far as that can hold no key: some servers have one in their path.
@@ -77,19 +112,30 @@ fn refusal(error: &ClientInitializeError) -> String {
 }
 
 fn cause(error: &(dyn Error + 'static)) -> String {
+    match failure(error) {
+        Some(failure) => failed(failure),
+        None => short(&innermost(error).to_string()),
+    }
+}
+
+/// The failure of the exchange, among the causes of an error.
+fn failure<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Failure> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(failure) = error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
-            return failed(failure);
+        if let Some(failure) = error.downcast_ref::<Failure>() {
+            return Some(failure);
         }
         next = error.source();
     }
-    short(&innermost(error).to_string())
+    None
 }
 
-fn failed(failure: &StreamableHttpError<reqwest::Error>) -> String {
+fn failed(failure: &Failure) -> String {
     match failure {
-        StreamableHttpError::Client(error) => unsent(error),
+        StreamableHttpError::Client(WireError::Request(error)) => unsent(error),
+        StreamableHttpError::Client(error @ (WireError::Refused { .. } | WireError::Ended(_))) => {
+            format!("{error}; {CHECK}")
+        }
         StreamableHttpError::HttpStatus(answer) if answer.status >= 500 || answer.status == 429 => {
             format!("it answered with HTTP {}; try again later", answer.status)
         }

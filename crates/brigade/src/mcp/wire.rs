@@ -29,8 +29,27 @@ pub(super) const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// The most of an error page that is read.
 const LONGEST_ERROR: usize = 64 << 10;
 
-type Failure = StreamableHttpError<reqwest::Error>;
+/// Failure of one exchange with a server.
+pub(super) type Failure = StreamableHttpError<WireError>;
 type Headers = HashMap<HeaderName, HeaderValue>;
+
+/// Cause of a failed exchange, as far as it tells whether the server took the request.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WireError {
+    /// The request was not sent, or its answer did not arrive. It never shows the address, which may hold a key.
+    #[error(transparent)]
+    Request(reqwest::Error),
+    /// The server answered with a status that refuses the request.
+    #[error("it answered with HTTP {status}{said}")]
+    Refused {
+        status: u16,
+        /// The start of the error page, after a colon.
+        said: String,
+    },
+    /// The request was not sent, because the connection had ended before.
+    #[error("{0}")]
+    Ended(String),
+}
 
 /// Headers of every request, hidden wherever requests are shown.
 pub(super) fn headers(written: &[(String, Secret)]) -> Result<Headers, String> {
@@ -84,7 +103,7 @@ impl Wire {
         headers: Headers,
     ) -> Result<Response, Failure> {
         if let Some(reason) = self.bounds.fate.reason() {
-            return Err(unexpected(reason.to_owned()));
+            return Err(Failure::Client(WireError::Ended(reason.to_owned())));
         }
         if let Some(token) = token.filter(|_| !headers.contains_key(&reqwest::header::AUTHORIZATION)) {
             request = request.bearer_auth(token);
@@ -114,7 +133,7 @@ fn client() -> Result<reqwest::Client, String> {
 
 /// A failure without the address, which may hold a key.
 fn failed(error: reqwest::Error) -> Failure {
-    Failure::Client(error.without_url())
+    Failure::Client(WireError::Request(error.without_url()))
 }
 
 fn accepted() -> String {
@@ -276,7 +295,7 @@ async fn refused(
         _ => {
             let said = short(String::from_utf8_lossy(&body).trim());
             let said = if said.is_empty() { said } else { format!(": {said}") };
-            Err(unexpected(format!("it answered with HTTP {}{said}", status.as_u16())))
+            Err(Failure::Client(WireError::Refused { status: status.as_u16(), said }))
         }
     }
 }
@@ -310,7 +329,7 @@ async fn taken(
 }
 
 impl StreamableHttpClient for Wire {
-    type Error = reqwest::Error;
+    type Error = WireError;
 
     async fn post_message(
         &self,
@@ -350,8 +369,8 @@ impl StreamableHttpClient for Wire {
     ) -> Result<(), Failure> {
         let deleted = StreamableHttpClient::delete_session(&self.client, uri, session, token, headers).await;
         deleted.map_err(|failure| match failure {
-            Failure::Client(error) => failed(error),
-            other => other,
+            StreamableHttpError::Client(error) => failed(error),
+            other => unexpected(other.to_string()),
         })
     }
 

@@ -26,6 +26,10 @@ use flow::{Answer, Flow, Sent};
 pub(super) use flow::Why;
 pub(super) use hints::Hints;
 
+/// Looks of those who wait, within the limit for the first byte of a reply.
+const RECHECKS: u32 = 60;
+const LEAST_RECHECK: Duration = Duration::from_millis(10);
+
 /// How fast a provider may be asked. What is left out is found out: few requests at first, one more for every two that
 /// are accepted, fewer after a refusal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,6 +49,8 @@ pub struct Pace {
 #[derive(Debug)]
 pub(super) struct Gate {
     longest_wait: Duration,
+    /// How often those who wait look by themselves whether they are the first and requests are overdue.
+    recheck: Duration,
     line: Mutex<Line>,
 }
 
@@ -71,7 +77,12 @@ impl Gate {
     /// Requests stop counting against the concurrency after a part of `first_byte`, the limit for the first byte of a reply.
     pub(super) fn new(pace: Pace, longest_wait: Duration, first_byte: Duration) -> Arc<Gate> {
         let flow = Flow::new(pace, longest_wait, first_byte, Instant::now());
-        Arc::new(Gate { longest_wait, line: Mutex::new(Line { flow, waiting: BTreeMap::new(), next: 0 }) })
+        let recheck = (first_byte / RECHECKS).max(LEAST_RECHECK);
+        Arc::new(Gate {
+            longest_wait,
+            recheck,
+            line: Mutex::new(Line { flow, waiting: BTreeMap::new(), next: 0 }),
+        })
     }
 
     /// The most requests at once.
@@ -114,6 +125,14 @@ impl Line {
         }
     }
 
+    /// Lets the first in line look when requests are overdue. While all are answered in time, it looks often enough by
+    /// itself: a wake-up for every reply costs more than it gains.
+    fn call_first_if_overdue(&self) {
+        if !self.flow.is_full() || self.flow.has_overdue() {
+            self.wake_first();
+        }
+    }
+
     fn wake_first(&self) {
         if let Some(call) = self.waiting.values().next() {
             call.notify_one();
@@ -122,8 +141,7 @@ impl Line {
 
     fn leave(&mut self, ticket: u64) {
         if self.waiting.remove(&ticket).is_some() {
-            // Whoever is the first now has to know when requests are overdue, even if there is no room yet.
-            self.wake_first();
+            self.call_first_if_overdue();
         }
     }
 }
@@ -148,7 +166,7 @@ impl Place {
                 Answer::TooLong(wait) => return Passed::TooLong(wait),
                 Answer::At(_, why) | Answer::Later(why) if now >= until => return Passed::Still(why),
                 Answer::At(at, _) => at.min(until),
-                Answer::Later(_) => until,
+                Answer::Later(_) => until.min(now + self.gate.recheck),
             };
             tokio::select! {
                 () = self.call.notified() => {}
@@ -204,7 +222,7 @@ impl Permit {
     pub(super) fn heard(&mut self) {
         let mut line = self.gate.line();
         line.flow.heard(Instant::now(), &self.sent);
-        line.wake_first();
+        line.call_first_if_overdue();
     }
 
     /// The provider did nothing and wants to be asked later: nobody is let through until then. Gives the time left.

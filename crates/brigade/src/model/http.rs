@@ -6,6 +6,7 @@ mod failure;
 mod fetch;
 mod ids;
 mod pieces;
+mod proxy;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -24,6 +25,7 @@ pub(super) use failure::{in_stream, refused};
 pub(super) use fetch::{Unfetched, fetch};
 pub(super) use ids::{arguments, call_ids, said_arguments};
 pub(super) use pieces::Pieces;
+pub use proxy::Proxies;
 pub use times::Times;
 
 /// Makes pieces of a reply out of events.

@@ -21,6 +21,9 @@ again, and their outcome is unknown. Continue the task where you left off and fi
 /// The cause that open work of an imported tree is closed with.
 const CAUSE: &str = "it was open when this session was imported, and is not run here";
 
+/// The freest mode that is in force if the user sets none.
+const FREEST_DEFAULT: Mode = Mode::Edit;
+
 /// The agent and the authority of the last round.
 pub(super) struct Last {
     pub(super) agent: Agent,
@@ -176,8 +179,14 @@ impl Runtime {
     }
 
     fn narrowing_mode(&self) -> Option<Mode> {
-        let settings = &self.core.settings;
-        (settings.mode_origin == ModeOrigin::Configuration).then_some(settings.permissions.mode)
+        let mode = self.core.settings.permissions.mode;
+        match self.core.settings.mode_origin {
+            ModeOrigin::Configuration => Some(mode),
+            // The default depends on whether the user can be asked here, which says nothing about the session. A mode
+            // that no default gives came from a configuration that does not give it any more.
+            ModeOrigin::Default => Some(mode.max(FREEST_DEFAULT)),
+            ModeOrigin::Choice => None,
+        }
     }
 }
 

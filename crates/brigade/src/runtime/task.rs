@@ -7,6 +7,7 @@ use brigade_core::{Agent, Budget, CallId, Hop, Outcome, SessionId, Spent};
 
 use tokio::sync::watch;
 
+use crate::schema::ResultSchema;
 use crate::session::Fatal;
 use crate::store::StoreError;
 
@@ -20,6 +21,7 @@ pub struct Task {
     pub(super) turns: Option<u32>,
     pub(super) timeout: Option<Duration>,
     pub(super) hop: Option<Hop>,
+    pub(super) schema: Option<ResultSchema>,
 }
 
 impl Task {
@@ -33,6 +35,7 @@ impl Task {
             turns: None,
             timeout: None,
             hop: None,
+            schema: None,
         }
     }
 
@@ -65,6 +68,12 @@ impl Task {
     pub fn hop(self, hop: Option<Hop>) -> Task {
         Task { hop, ..self }
     }
+
+    /// The schema that the result has to fit. The round fails if it does not; a round that the user asks for later by
+    /// [`Runtime::tell`](crate::Runtime::tell) is free of it.
+    pub fn schema(self, schema: ResultSchema) -> Task {
+        Task { schema: Some(schema), ..self }
+    }
 }
 
 /// What a next round may use up; what is absent comes from the settings.
@@ -83,6 +92,8 @@ pub struct More {
     /// Where the words come from that ask for a next round, where another process hands them on: the round stays within
     /// what is left there.
     pub hop: Option<Hop>,
+    /// Whether a session whose last round was cancelled gets a next round. Otherwise it returns its result again.
+    pub continue_cancelled: bool,
 }
 
 /// Why a tree did not run to an end. Unless the error says so, nothing recorded is lost and the tree can be resumed.

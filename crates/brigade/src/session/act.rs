@@ -123,7 +123,8 @@ impl Driver {
         let granted = self.state.ledger().granted();
         let loan = lent.map(|lent| lent.counted_by(&granted)).unwrap_or_default();
         let effect = tool.effect();
-        self.record(Event::ToolStarted { call, effect, before: None, after: None, lent: loan });
+        let (before, after, lines) = (None, None, None);
+        self.record(Event::ToolStarted { call, effect, before, after, lent: loan, lines });
         Ok(Some(Work::Run { call, tool, arguments, lent }))
     }
 

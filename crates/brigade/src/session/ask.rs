@@ -25,6 +25,9 @@ const CHANGED: &str = "its definition has changed since it was approved";
 /// Who answers a question that waited too long.
 const CLOCK: &str = "the time limit";
 
+/// Length up to which a refusal names the rule that would permit the call.
+const MOST_RULE_BYTES: usize = 300;
+
 /// What the rules say to a call.
 pub(super) struct Judgement {
     verdict: Verdict,
@@ -97,7 +100,7 @@ impl Driver {
         arguments: impl FnOnce() -> Value,
         judgement: Judgement,
     ) -> Result<Leave, ToolOutput> {
-        let Some(state) = self.state.call(call) else { return Err(refusal(tool, judgement.verdict)) };
+        let Some(state) = self.state.call(call) else { return Err(refusal(tool, judgement.verdict, None)) };
         let (is_permitted, was_asked) = (state.is_permitted, state.progress == CallProgress::Asked);
         let Judgement { verdict, always, change } = judgement;
         match verdict {
@@ -120,11 +123,11 @@ impl Driver {
                     }
                     None => (arguments(), why(rule.as_ref())),
                 };
-                if self.put_question(call, format!("{tool} {what}"), why, always) {
+                if self.put_question(call, format!("{tool} {what}"), why, always.as_ref()) {
                     return Ok(Leave::Asked);
                 }
                 // It had begun under rules that did not ask, and nobody can be asked about that any more.
-                Err(refusal(tool, Verdict::Ask { rule }))
+                Err(refusal(tool, Verdict::Ask { rule }, always.as_ref()))
             }
             verdict => {
                 if was_asked {
@@ -133,45 +136,46 @@ impl Driver {
                 }
                 match change {
                     Some(_) => Err(changed_unseen(tool)),
-                    None => Err(refusal(tool, verdict)),
+                    None => Err(refusal(tool, verdict, always.as_ref())),
                 }
             }
         }
     }
 
     /// Asks; whether that could be done.
-    fn put_question(&mut self, call: CallId, what: String, why: String, always: Option<Rule>) -> bool {
+    fn put_question(&mut self, call: CallId, what: String, why: String, always: Option<&Rule>) -> bool {
         let patience = self.tree.settings().limits.question_timeout;
         // When the session's own time is up, nobody waits for an answer.
-        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let now = Instant::now();
+        let left = self.clock.deadline(now).map(|deadline| deadline.saturating_duration_since(now));
         let patience = left.map_or(patience, |left| patience.min(left));
         let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         let asked = self.record(Event::Asked {
             call,
             what: what.into(),
             why,
-            always: always.map(|rule| rule.to_string()),
+            always: always.map(Rule::to_string),
             until: clock::now().saturating_add(millis),
             default: unanswered(),
         });
         if asked {
             // A wait that cannot be reckoned is one for ever: the deadline of the session ends it.
-            self.asking.insert(call, Instant::now().checked_add(patience));
+            self.asking.insert(call, now.checked_add(patience));
         }
         asked
     }
 
     /// When something is due: the end of the session's time, or the default answer to a question.
     pub(super) fn alarm(&self) -> Option<Instant> {
-        self.asking.values().copied().flatten().chain(self.deadline).min()
+        self.asking.values().copied().flatten().chain(self.clock.alarm(Instant::now())).min()
     }
 
     /// Records what is due.
     pub(super) fn ring(&mut self) {
         let now = Instant::now();
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
+        if self.clock.deadline(now).is_some_and(|deadline| deadline <= now) {
             self.record(Event::limit_reached(Which::Time));
-            self.deadline = None;
+            self.clock.finish();
         }
         let due = |at: &Option<Instant>| at.is_some_and(|at| at <= now);
         let late: Vec<CallId> = self.asking.iter().filter(|(_, at)| due(at)).map(|(call, _)| *call).collect();
@@ -235,18 +239,23 @@ fn why(rule: Option<&Rule>) -> String {
     )
 }
 
-/// What the model reads when a call is not allowed, with the setting that would allow it.
-fn refusal(tool: &str, verdict: Verdict) -> ToolOutput {
+/// What the model reads when a call is not allowed, with the setting that would allow it: the rule `exact`, if one rule
+/// covers the call.
+fn refusal(tool: &str, verdict: Verdict, exact: Option<&Rule>) -> ToolOutput {
     match verdict {
         Verdict::Deny { reason } => ToolOutput::error(format!("'{tool}' is not allowed: {reason}")),
-        Verdict::Ask { rule } => {
-            let why = rule.map_or_else(
-                || "this mode asks before it".to_owned(),
-                |rule| format!("the rule `{rule}` in permissions.ask asks before it"),
-            );
+        Verdict::Ask { rule: Some(rule) } => ToolOutput::error(format!(
+            "'{tool}' is not allowed: the rule `{rule}` in permissions.ask asks before it, and nobody can be asked here. \
+             The user can permit it by removing that rule, or by running this in a terminal"
+        )),
+        Verdict::Ask { rule: None } => {
+            let exact = exact.map(|rule| format!("the rule `{rule}` in permissions.allow"));
+            let permits = exact
+                .filter(|rule| rule.len() <= MOST_RULE_BYTES)
+                .unwrap_or_else(|| "a rule in permissions.allow that covers the whole call".to_owned());
             ToolOutput::error(format!(
-                "'{tool}' is not allowed: {why}, and nobody can be asked here. The person can permit it with a \
-                 rule in permissions.allow that covers the whole call, or with --mode {}",
+                "'{tool}' is not allowed: this mode asks before it, and nobody can be asked here. The user can permit it \
+                 with {permits}, or with --mode {}",
                 Mode::Auto
             ))
         }

@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use super::act::Work;
 use super::{Driver, Fatal, ToolDone};
-use crate::tool::{AnyTool, EditPlan, FileError, ReadFile, SeenSlot, Tool, show_file, shown};
+use crate::tool::{AnyTool, EditPlan, FileError, Files, ReadFile, SeenSlot, Tool, show_file, shown};
+use crate::tree::Tree;
+use crate::undo::MAX_KEPT_BYTES;
 use crate::writes::Write;
 
 /// The writer of content that no session of the tree has left.
@@ -69,12 +71,14 @@ impl Driver {
         tool: Arc<dyn AnyTool>,
         arguments: Value,
     ) -> Result<Option<Work>, ToolOutput> {
-        let (files, path) = (self.kit.files.clone(), path_of(&arguments));
-        let planned = tokio::task::spawn_blocking(move || tool.plan(arguments, &files)).await;
+        let (files, path, tree) = (self.kit.files.clone(), path_of(&arguments), self.tree.clone());
+        let planned =
+            move || tool.plan(arguments, &files).map(|plan| (old_content(&plan, &files, &tree), plan));
+        let planned = tokio::task::spawn_blocking(planned).await;
         let planned =
             planned.map_err(|error| ToolOutput::error(format!("The edit could not be planned: {error}")))?;
-        let plan = match planned {
-            Ok(plan) => plan,
+        let (old, plan) = match planned {
+            Ok(planned) => planned,
             // A text that is not there any more was there when the agent read the file.
             Err(output) => {
                 let (now, objection) = self.change_since_read(path).await.ok_or(output)?;
@@ -89,10 +93,16 @@ impl Driver {
             return Ok(None);
         }
         let hash = Hash::of(&plan.content);
-        let known = self.state.seen(&plan.path).map_or(Extent::Part, |seen| seen.extent);
-        let seen = SeenFile { path: plan.path.clone(), hash, extent: plan.needs.max(known) };
-        let (before, after, lent) = (plan.before, Some(hash), Amount::default());
-        self.record(Event::ToolStarted { call, effect: Effect::Edit, before, after, lent });
+        let extent = match plan.needs {
+            // An agent that replaces a file has written all of it.
+            Extent::Whole => Extent::Whole,
+            Extent::Part | Extent::Inherited => self.extent_of_edit(&plan.path, plan.before),
+        };
+        let seen = SeenFile { path: plan.path.clone(), hash, extent };
+        let (effect, before, after, lent) = (Effect::Edit, plan.before, Some(hash), Amount::default());
+        if self.record(Event::ToolStarted { call, effect, before, after, lent, lines: plan.lines }) {
+            self.blobs.extend(before.zip(old));
+        }
         Ok(Some(Work::Write { call, plan, seen }))
     }
 
@@ -266,14 +276,23 @@ impl Driver {
     /// The part of a file that the agent knows after its edit: all of a new file, else what it knew of the old content.
     fn extent_of_edit(&self, path: &str, before: Option<Hash>) -> Extent {
         let Some(before) = before else { return Extent::Whole };
-        let known = self.state.seen(path).filter(|seen| seen.hash == before);
-        known.map_or(Extent::Part, |seen| seen.extent)
+        let is_known = self.state.seen(path).is_some_and(|seen| seen.hash == before);
+        if is_known { Extent::Inherited } else { Extent::Part }
     }
 
     /// The name that this session is shown by.
     fn label(&self) -> &str {
         self.state.round().map_or("lead", |round| round.delegation.label())
     }
+}
+
+/// The content that an edit replaces, to be kept for an undo. What an edit of the same run left is not kept, because an
+/// undo goes back to before the first one. Nor is what is long or not UTF-8.
+fn old_content(plan: &EditPlan, files: &Files, tree: &Tree) -> Option<Arc<str>> {
+    let before = plan.before.filter(|before| !tree.writes.has_left(&plan.path, *before))?;
+    let content = files.read(&plan.path, MAX_KEPT_BYTES).ok()?;
+    let content = (Hash::of(&content) == before).then_some(content)?;
+    String::from_utf8(content).ok().map(Arc::from)
 }
 
 /// The path that an edit names.

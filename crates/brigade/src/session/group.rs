@@ -8,15 +8,15 @@ use brigade_core::faces::{Caller, PartEnd, delegate, failure, subagent};
 use brigade_core::grant::Access;
 use brigade_core::permission::{Action, Kind, Subject};
 use brigade_core::{
-    Agent, CallId, Delegation, Event, Face, Outcome, Record, SessionId, Status, ToolCall, ToolOutput, faces,
-    json,
+    Agent, CallId, Delegation, Event, Face, Limit, Outcome, Record, SessionId, Status, ToolCall, ToolOutput,
+    faces, json,
 };
 
 use super::ask::Leave;
 use super::lend::Waiting;
-use super::schema::check_schema;
 use super::{Driver, Fatal, Inbox};
 use crate::agents::LoadError;
+use crate::schema::ResultSchema;
 use crate::slots::Lane;
 use crate::tree::Kit;
 
@@ -73,15 +73,44 @@ impl Driver {
             return Ok(());
         }
         if let Some(schema) = plan.parts.iter().find_map(|part| part.schema.as_ref()) {
-            check_schema(schema.as_str()).map_err(ToolOutput::error)?;
+            ResultSchema::parse(schema.as_str())
+                .map_err(|cause| ToolOutput::error(format!("Invalid 'schema' argument: {cause}")))?;
+        }
+        let several = written.name == subagent::PARALLEL;
+        if several {
+            self.check_agents(plan.parts.len() as u64)?;
         }
         let mut backlog = VecDeque::new();
         for (index, part) in plan.parts.into_iter().enumerate() {
             backlog.push_back(self.equip(call, index, part).await?);
         }
-        let several = written.name == subagent::PARALLEL;
         self.open_group(call, several, plan.at_once, plan.fail_fast, backlog);
         Ok(())
+    }
+
+    /// Refuses a call with more tasks than the budget has agents for, before any of them starts. Agents that were lent
+    /// and may come back count as there.
+    fn check_agents(&self, tasks: u64) -> Result<(), ToolOutput> {
+        let ledger = self.state.ledger();
+        let Limit::AtMost(free) = ledger.free().agents else { return Ok(()) };
+        let loans = self.state.loans().len() as u64;
+        let in_line: usize = self.waiting.values().map(VecDeque::len).sum();
+        let behind: usize = self.groups.values().map(|group| group.backlog.len()).sum();
+        // Each child that is out counts as used when it returns.
+        let refundable = ledger.lent().agents.saturating_sub(loans);
+        let left = free.saturating_add(refundable).saturating_sub((in_line + behind) as u64);
+        if tasks <= left {
+            return Ok(());
+        }
+        let advice = match left {
+            0 => "Do the work yourself.".to_owned(),
+            1 => "Send 1 task.".to_owned(),
+            _ => format!("Send at most {left} tasks."),
+        };
+        Err(ToolOutput::error(format!(
+            "Not delegated: the call has {tasks} tasks, and the budget has agents for {left} \
+             (budget.agents, or --max-agents). No task was started. {advice}"
+        )))
     }
 
     fn open_group(
@@ -115,6 +144,7 @@ impl Driver {
         index: usize,
         mut part: Delegation,
     ) -> Result<Waiting, ToolOutput> {
+        self.tell_from_lead(&mut part);
         let (kit, agent, warning) = self.kit_for(&part).await?;
         self.refuse_imported_child(call, index, &part).await?;
         part.agent = part.agent.or(agent);
@@ -122,6 +152,19 @@ impl Driver {
         let cap = kit.agent.max_concurrency.map(|cap| (Arc::from(kit.agent.id.as_str()), cap));
         let lane = Lane { face: part.face, agent: cap };
         Ok(Waiting { call, index, delegation: part.into(), kit, lane })
+    }
+
+    /// Adds to a label or description that looks like the name of the lead, so that the words of the child are not taken
+    /// for the lead's.
+    fn tell_from_lead(&self, part: &mut Delegation) {
+        let Some(role) = part.role.as_mut().filter(|_| matches!(part.face, Face::Subagent | Face::Spawn))
+        else {
+            return;
+        };
+        if self.tree.is_name_of_lead(role) {
+            part.title.get_or_insert_with(|| role.as_str().into());
+            role.push_str(" (sub-agent)");
+        }
     }
 
     /// Refuses a child whose log would begin with records of an import: what is open in them must not run.
@@ -450,7 +493,7 @@ fn ended_parts(records: &[Record], call: CallId) -> Vec<(usize, Arc<Delegation>,
             Event::Delegated { call: of, child, delegation, .. } if *of == call => {
                 begun.push((child, delegation, record.at));
             }
-            Event::Returned { child, outcome, spent } => {
+            Event::Returned { child, outcome, spent, .. } => {
                 let Some((_, part, at)) = begun.iter().find(|(begun, ..)| *begun == child) else { continue };
                 let end = PartEnd {
                     outcome: outcome.clone(),

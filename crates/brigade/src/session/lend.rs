@@ -2,7 +2,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use brigade_core::amount::exact_dollars;
 use brigade_core::delegation::Waiting as Wait;
@@ -22,9 +21,6 @@ use crate::clock;
 use crate::slots::{Lane, Slot};
 use crate::task::{self, AbortOnDrop};
 use crate::tree::{Kit, Tree};
-
-/// The most time that a parent keeps for itself after its children.
-const CHILD_MARGIN: Duration = Duration::from_secs(30);
 
 /// A child that waits for a slot or for a refund.
 pub(super) struct Waiting {
@@ -232,15 +228,10 @@ impl Driver {
         }
     }
 
-    /// A child has to be done before its parent: ten percent earlier, at most thirty seconds.
+    /// A child has to be done before its parent.
     pub(super) fn child_deadline(&self) -> Limit {
-        let Some(left) = self.left_for_children() else { return Limit::Unlimited };
+        let Some(left) = self.clock.left_for_children(Instant::now()) else { return Limit::Unlimited };
         Limit::AtMost(clock::now().saturating_add(left.as_millis() as u64))
-    }
-
-    fn left_for_children(&self) -> Option<Duration> {
-        let left = self.deadline?.saturating_duration_since(Instant::now());
-        Some(left - (left / 10).min(CHILD_MARGIN))
     }
 
     /// Starts the children whose loans are durable.
@@ -274,8 +265,8 @@ impl Driver {
         loan.is_some_and(|loan| loan.round.delegation.waiting == Wait::Detachable)
     }
 
-    fn start_child(&mut self, child: SessionId, mut driver: Box<Driver>) {
-        driver.end_by(self.left_for_children().map(|left| Instant::now() + left));
+    fn start_child(&mut self, child: SessionId, driver: Box<Driver>) {
+        driver.clock.end_before(&self.clock, Instant::now());
         let inbox = driver.inbox();
         if let Some(by) = self.state.stopper() {
             // The stop came after the loan and before the start: those that were told did not include this child.
@@ -310,13 +301,19 @@ impl Driver {
             let itself = Amount { agents: 1, ..Amount::default() };
             let spent = Spent::doubtful(loan.amount.minus(itself));
             let outcome = Outcome::new(Status::Detached, "");
-            self.record(Event::Returned { child: child.clone(), outcome, spent });
+            let waited_ms = self.unrecorded_wait();
+            self.record(Event::Returned { child: child.clone(), outcome, spent, waited_ms });
             self.children.remove(&child);
             if let Some(task) = self.detachable.remove(&child) {
                 self.tree.adopt(child, task);
             }
         }
         self.flush().await
+    }
+
+    /// Time in which descendants queued and that no event has yet, in milliseconds.
+    fn unrecorded_wait(&self) -> u64 {
+        u64::try_from(self.clock.unrecorded_wait(Instant::now()).as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Takes up one child that an earlier runner had started, or was about to.
@@ -367,7 +364,8 @@ impl Driver {
         // The child itself is counted with its return.
         let used = Spent { agents: spent.agents.saturating_add(1), ..spent };
         let spent = Spent { overrun: self.state.ledger().uncovered(loan.amount, &used), ..spent };
-        self.record(Event::Returned { child: child.clone(), outcome: outcome.clone(), spent });
+        let waited_ms = self.unrecorded_wait();
+        self.record(Event::Returned { child: child.clone(), outcome: outcome.clone(), spent, waited_ms });
         if is_background(&part) {
             let limit = self.tree.settings().limits.result_bytes;
             let output = self.tree.settings().faces.render(&part, &outcome, limit, child.as_str());

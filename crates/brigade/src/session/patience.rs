@@ -1,11 +1,13 @@
 //! Deadlines of sessions, and how long a call of a model is waited for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use brigade_core::Limit;
 use tokio::time::Instant;
 
 use super::Driver;
+use super::clock::{QUEUE_CHECK_INTERVAL, SessionClock};
 use crate::clock;
 
 /// How long a last word may take after the time is up: a tenth of the time there was, within these bounds.
@@ -38,27 +40,32 @@ pub(super) struct Patience {
 }
 
 /// Whether time in the queue of a provider counts against the deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum QueueTime {
     Counts,
-    /// It moves the deadline, but not beyond this moment.
+    /// It moves the deadline, but not beyond what the caller leaves, plus the time for a last word.
     Extends {
-        until: Option<Instant>,
+        clock: Arc<SessionClock>,
+        grace: Duration,
     },
 }
 
 impl QueueTime {
     /// The deadline after this much time in the queue.
-    pub(super) fn extend(self, deadline: Instant, waited: Duration) -> Instant {
+    fn extend(&self, deadline: Instant, waited: Duration, now: Instant) -> Instant {
         match self {
             QueueTime::Counts => deadline,
-            QueueTime::Extends { until } => {
+            QueueTime::Extends { clock, grace } => {
                 let later = deadline.checked_add(waited).unwrap_or(deadline);
                 // The bound moves no deadline forward.
-                until.map_or(later, |until| later.min(until.max(deadline)))
+                until(clock, *grace, now).map_or(later, |until| later.min(until.max(deadline)))
             }
         }
     }
+}
+
+fn until(clock: &SessionClock, grace: Duration, now: Instant) -> Option<Instant> {
+    clock.latest(now)?.checked_add(grace)
 }
 
 impl Patience {
@@ -116,13 +123,19 @@ impl Patience {
     }
 
     /// When to look whether a limit is reached.
-    pub(super) fn ends(&self) -> Instant {
-        self.deadline().map_or(self.silent_until, |deadline| deadline.min(self.silent_until))
+    pub(super) fn ends(&self, now: Instant) -> Instant {
+        let Some(deadline) = self.deadline(now) else { return self.silent_until };
+        // In the queue the bound may move, and need not be looked at more often than this.
+        let deadline = match self.queued {
+            Some(_) => deadline.max(now + QUEUE_CHECK_INTERVAL),
+            None => deadline,
+        };
+        deadline.min(self.silent_until)
     }
 
     /// Whether the time of the session is up.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        self.deadline().is_some_and(|deadline| now >= deadline)
+        self.deadline(now).is_some_and(|deadline| now >= deadline)
     }
 
     /// The silence, if it is too long.
@@ -137,11 +150,11 @@ impl Patience {
     }
 
     /// The deadline as it is now: in the queue, time may not pass.
-    fn deadline(&self) -> Option<Instant> {
-        match (self.queued, self.queue) {
-            (Some(_), QueueTime::Extends { until }) => {
+    fn deadline(&self, now: Instant) -> Option<Instant> {
+        match (self.queued, &self.queue) {
+            (Some(_), QueueTime::Extends { clock, grace }) => {
                 let deadline = self.deadline?;
-                until.map(|until| until.max(deadline))
+                until(clock, *grace, now).map(|until| until.max(deadline))
             }
             _ => self.deadline,
         }
@@ -151,7 +164,7 @@ impl Patience {
         if let Some(since) = self.queued.take() {
             let waited = now.saturating_duration_since(since);
             self.waited += waited;
-            self.deadline = self.deadline.map(|deadline| self.queue.extend(deadline, waited));
+            self.deadline = self.deadline.map(|deadline| self.queue.extend(deadline, waited, now));
         }
     }
 
@@ -165,35 +178,26 @@ impl Driver {
     /// Sets the deadline of the round. Time without a runner does not count.
     pub(super) fn set_deadline(&mut self, downtime: u64) {
         let Some(Limit::AtMost(at)) = self.state.round().map(|round| round.grant.deadline) else { return };
-        let waited = match self.queue_time(Duration::ZERO) {
-            QueueTime::Counts => 0,
-            QueueTime::Extends { .. } => self.state.waited_ms(),
-        };
+        let moves = self.queue_extends();
+        let waited = if moves { self.state.waited_ms() } else { 0 };
         let end = at.saturating_add(downtime).saturating_add(waited);
         let left = Duration::from_millis(end.saturating_sub(clock::now()));
         self.grace = (left / 10).clamp(LEAST_GRACE, MOST_GRACE);
-        self.deadline = Instant::now().checked_add(left);
+        self.clock.set(Instant::now().checked_add(left), moves);
     }
 
-    /// Keeps the session within the time of its caller.
-    pub(super) fn end_by(&mut self, latest: Option<Instant>) {
-        self.latest = latest;
-        self.deadline = self.deadline.map(|deadline| latest.map_or(deadline, |latest| deadline.min(latest)));
-    }
-
-    /// Whether time in the queue of a provider counts. At the top it does, since the user set the limit. An external agent
-    /// has no such queue.
-    pub(super) fn queue_time(&self, grace: Duration) -> QueueTime {
+    /// Whether time in the queue of a provider moves the deadline. At the top it does not, since the user set the limit.
+    /// An external agent has no such queue.
+    fn queue_extends(&self) -> bool {
         let is_child = self.state.round().is_some_and(|round| round.parent.is_some());
-        if !is_child || self.kit.terms.is_some() {
-            return QueueTime::Counts;
-        }
-        QueueTime::Extends { until: self.latest.and_then(|latest| latest.checked_add(grace)) }
+        is_child && self.kit.terms.is_none()
     }
 
-    pub(super) fn extend_deadline(&mut self, waited: Duration) {
-        let queue = self.queue_time(Duration::ZERO);
-        self.deadline = self.deadline.map(|deadline| queue.extend(deadline, waited));
+    pub(super) fn queue_time(&self, grace: Duration) -> QueueTime {
+        match self.queue_extends() {
+            true => QueueTime::Extends { clock: self.clock.clone(), grace },
+            false => QueueTime::Counts,
+        }
     }
 }
 
@@ -211,7 +215,13 @@ mod tests {
     fn time_in_the_queue_moves_the_deadline_of_a_child_up_to_its_bound() {
         let start = Instant::now();
         for (until, ends) in [(None, 150), (Some(120), 120), (Some(90), 100)] {
-            let queue = QueueTime::Extends { until: until.map(|until| at(start, until)) };
+            let caller = Arc::new(SessionClock::default());
+            let clock = Arc::new(SessionClock::default());
+            // Nothing is left of the caller's time yet, so that there is no margin before its end.
+            caller.set(until.map(|_| start), false);
+            clock.end_before(&caller, start);
+            caller.set(until.map(|until| at(start, until)), false);
+            let queue = QueueTime::Extends { clock, grace: Duration::ZERO };
             let mut patience = Patience::new(start, Some(at(start, 100)), queue, SILENCE);
             patience.queued(start);
             assert_eq!(patience.is_over(at(start, 110)), until == Some(90));
@@ -255,14 +265,14 @@ mod tests {
         };
         let mut first = patience(300).leaving_room();
         first.sent(start);
-        assert_eq!(first.ends(), at(start, 200));
+        assert_eq!(first.ends(start), at(start, 200));
         first.heard(at(start, 5));
-        assert_eq!(first.ends(), at(start, 300));
+        assert_eq!(first.ends(start), at(start, 300));
         let mut next = patience(300);
         next.sent(start);
-        assert_eq!(next.ends(), at(start, 300));
+        assert_eq!(next.ends(start), at(start, 300));
         let mut short = patience(50).leaving_room();
         short.sent(start);
-        assert_eq!(short.ends(), at(start, 50));
+        assert_eq!(short.ends(start), at(start, 50));
     }
 }

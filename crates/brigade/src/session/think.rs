@@ -15,7 +15,7 @@ use futures::StreamExt;
 use tokio::time::Instant;
 
 use super::patience::Patience;
-use super::{Driver, Fatal, compact};
+use super::{Driver, Fatal, Summary, compact};
 use crate::external::{self, Reported};
 use crate::jitter::jitter;
 use crate::live::Live;
@@ -144,7 +144,10 @@ impl Driver {
             self.refuse_too_long(purpose, size, turn, attempt);
             return None;
         }
-        let digest = (purpose == Purpose::Compaction).then(|| self.state.digest(&meter));
+        let digest = (purpose == Purpose::Compaction).then(|| match self.summary {
+            Summary::Asked => self.state.digest_on_request(&meter),
+            Summary::NotAsked | Summary::Made => self.state.digest(&meter),
+        });
         let worst = match &digest {
             _ if let Some(terms) = &self.kit.terms => {
                 let amount = terms.reserve(self.state.ledger().reservable());
@@ -227,7 +230,9 @@ impl Driver {
         }
         self.flush().await?;
         let first = self.tree.settings().limits.retry_pause;
-        let until = Instant::now() + pause(first, faults, jitter());
+        let pause = pause(first, faults, jitter());
+        self.announce_attempt(faults + 1, pause);
+        let until = Instant::now() + pause;
         while self.state.stopping().is_none() {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => break,
@@ -235,6 +240,24 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Tells watchers which attempt comes next, when, and the fault of the last one.
+    fn announce_attempt(&self, attempt: u32, pause: Duration) {
+        let Some(fault) = self.state.passing_fault() else { return };
+        let attempts = self.attempts();
+        // Rounded up, so that no pause is shown as none.
+        let seconds = pause.as_micros().div_ceil(100_000) as f64 / 10.0;
+        let why = format!("attempt {attempt} of {attempts}, again in {seconds:.1} s: {fault}");
+        self.tree.watchers.send(Live::Waiting { session: self.state.session().clone(), why });
+    }
+
+    /// Number of attempts at a turn before the next model of the chain takes over, or the round fails.
+    fn attempts(&self) -> u32 {
+        match self.kit.next_link(self.state.given_up()) {
+            Some(_) => PATIENCE.min(MAX_ATTEMPTS),
+            None => MAX_ATTEMPTS,
+        }
     }
 
     fn request(&self, ask: &Ask, model: &str) -> Request {
@@ -270,7 +293,7 @@ impl Driver {
         let mut patience = self.patience(ask.purpose);
         let heard = self.listen(ask, &mut ingest, &mut patience).await?;
         let waited = patience.waited(Instant::now());
-        self.extend_deadline(waited);
+        self.clock.extend(waited);
         // A summary of earlier turns is not a text of the agent.
         let is_stopped = matches!(heard, Heard::Fault(CallFault::Stopped, _));
         if is_stopped && ask.purpose != Purpose::Compaction && !ingest.text().trim().is_empty() {
@@ -278,12 +301,22 @@ impl Driver {
         }
         let heard = match heard {
             Heard::Fault(cause, Cost::Doubtful) if self.kit.terms.is_some() => {
-                let used = Used { usage: Usage::default(), estimated: 0, reported: ingest.reported() };
+                let reported = self.reported_at_stop(ingest.reported()).await;
+                let used = Used { usage: Usage::default(), estimated: 0, reported };
                 Heard::Fault(cause, Cost::Known(used))
             }
             heard => heard,
         };
         Ok((heard, waited))
+    }
+
+    /// What an external agent used in a call without a reply. If the user cancelled it, it is asked: nobody calls it again.
+    async fn reported_at_stop(&self, heard: Reported) -> Reported {
+        let external = self.tree.settings().external.as_ref();
+        match external.filter(|_| self.state.cancelled().is_some() && heard == Reported::default()) {
+            Some(external) => external.stopped(self.state.session()).await.unwrap_or_default(),
+            None => heard,
+        }
     }
 
     /// Listens until the reply is whole, the time is up or the session is stopped.
@@ -298,7 +331,8 @@ impl Driver {
         // What it costs if it fails, and if it is stopped.
         let (mut cost, mut in_case) = (Cost::Nothing, Cost::Doubtful);
         // Set anew only when it has gone off: pieces of a reply come far more often than a limit is reached.
-        let mut alarm = pin!(tokio::time::sleep_until(patience.ends()));
+        let mut alarm = pin!(tokio::time::sleep_until(patience.ends(Instant::now())));
+        let mut in_queue = None;
         let mut unshown = Unshown { text: String::new(), due: Instant::now() };
         loop {
             let chunk = tokio::select! {
@@ -315,7 +349,7 @@ impl Driver {
                     if let Some(cause) = self.out_of_patience(patience, ask.purpose) {
                         return Ok(Heard::Fault(cause, in_case));
                     }
-                    alarm.as_mut().reset(patience.ends());
+                    alarm.as_mut().reset(patience.ends(Instant::now()));
                     self.show(ask, &mut unshown, Instant::now());
                     continue;
                 }
@@ -324,12 +358,14 @@ impl Driver {
             let text = match chunk {
                 Some(Ok(Chunk::Queued)) => {
                     patience.queued(now);
+                    in_queue.get_or_insert_with(|| self.clock.queue());
                     in_case = Cost::Nothing;
                     continue;
                 }
                 Some(Ok(Chunk::Sent)) => {
                     patience.sent(now);
-                    alarm.as_mut().reset(patience.ends());
+                    in_queue = None;
+                    alarm.as_mut().reset(patience.ends(Instant::now()));
                     in_case = Cost::Doubtful;
                     if self.kit.terms.is_some() {
                         // It works from now on, whether it says so or not.
@@ -379,12 +415,13 @@ impl Driver {
     }
 
     fn patience(&self, purpose: Purpose) -> Patience {
+        let deadline = self.clock.deadline(Instant::now());
         let deadline = match purpose {
             Purpose::Grace | Purpose::Summary if self.state.limit_recorded() == Some(Which::Time) => {
                 Some(Instant::now() + self.grace)
             }
-            Purpose::Grace | Purpose::Summary => self.deadline.map(|deadline| deadline + self.grace),
-            Purpose::Turn | Purpose::Compaction => self.deadline,
+            Purpose::Grace | Purpose::Summary => deadline.map(|deadline| deadline + self.grace),
+            Purpose::Turn | Purpose::Compaction => deadline,
         };
         // Another program may work for long without a word to us: its time limit is all that ends it.
         let silence = match self.kit.terms {
@@ -402,7 +439,7 @@ impl Driver {
     fn out_of_patience(&mut self, patience: &Patience, purpose: Purpose) -> Option<CallFault> {
         let now = Instant::now();
         if patience.is_over(now) {
-            self.deadline = None;
+            self.clock.finish();
             if purpose != Purpose::Grace {
                 self.record(Event::limit_reached(Which::Time));
             }
@@ -437,6 +474,9 @@ impl Driver {
                 let (spent, summary) = (self.cost(used, worst.amount), reply.text.clone());
                 self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
                 self.record(Event::Compacted { summary, keep_from });
+                if self.summary == Summary::Asked {
+                    self.summary = Summary::Made;
+                }
             }
             (Heard::Fault(cause, cost), _) => {
                 let session = self.state.session().clone();
@@ -462,7 +502,7 @@ impl Driver {
             CallFault::Overflow { message } if !self.state.can_compact() => {
                 CallFault::GivenUp { message, next }
             }
-            CallFault::Transient { message } if self.state.faults() + 1 >= PATIENCE.min(MAX_ATTEMPTS) => {
+            CallFault::Transient { message } if self.state.faults() + 1 >= self.attempts() => {
                 CallFault::GivenUp { message, next }
             }
             cause => cause,
@@ -504,7 +544,9 @@ fn silence_of(reply: &Reply, ask: &Ask) -> Option<CallFault> {
                 ask.worst.max_output
             ),
         },
-        Stop::End | Stop::Calls => CallFault::Transient { message: "the model's reply was empty".to_owned() },
+        Stop::End | Stop::Calls | Stop::Denied => {
+            CallFault::Transient { message: "the model's reply was empty".to_owned() }
+        }
     })
 }
 

@@ -160,6 +160,14 @@ pub(super) fn definitions(event: &Event) -> impl Iterator<Item = Hash> {
     hashes.into_iter().flatten()
 }
 
+/// The content that an edit leads to, if the fact is one that changes a file.
+pub(super) fn edit(event: &Event) -> Option<Hash> {
+    match event {
+        Event::ToolStarted { before, after, .. } if before != after => *after,
+        _ => None,
+    }
+}
+
 /// Refuses facts that may not be appended the way `append` wants to.
 pub(super) fn check_outside(append: &Append) -> Result<(), StoreError> {
     if append.lease.is_some() && matches!(append.expect, Expect::Length(_)) {
@@ -199,7 +207,7 @@ fn explain(text: &str, error: &serde_json::Error) -> DecodeError {
     struct Tagged {
         r#type: String,
     }
-    let message = error.to_string();
+    let message = cause(error);
     match serde_json::from_str::<Tagged>(text) {
         Ok(tagged) if !TYPES.contains(&tagged.r#type.as_str()) => {
             DecodeError::Newer(format!("the event type `{}`", tagged.r#type))
@@ -209,6 +217,16 @@ fn explain(text: &str, error: &serde_json::Error) -> DecodeError {
         }
         _ => DecodeError::Damaged(message),
     }
+}
+
+/// The cause of a failure to read JSON, without the names of Rust types.
+pub(super) fn cause(error: &serde_json::Error) -> String {
+    let mut text = error.to_string();
+    let types = [", expected struct ", ", expected enum ", ", expected internally tagged enum "];
+    if let Some(at) = types.iter().find_map(|names| text.find(names)) {
+        text.truncate(at);
+    }
+    text
 }
 
 /// Puts the texts back that [`Encoded::push`] put aside.

@@ -200,8 +200,12 @@ pub async fn import(store: &dyn Store, text: &str) -> Result<Imported, ImportErr
     let mut lines = text.split_inclusive('\n');
     let header = lines.next().and_then(|line| line.strip_suffix('\n'));
     let header = header.ok_or_else(|| ImportError::NotAnExport("its first line is not whole".into()))?;
-    let header: Header =
-        serde_json::from_str(header).map_err(|error| ImportError::NotAnExport(error.to_string()))?;
+    let header: Header = serde_json::from_str(header).map_err(|error| {
+        ImportError::NotAnExport(match error.is_data() {
+            true => "its first line is not the header of an export".to_owned(),
+            false => "its first line is not JSON".to_owned(),
+        })
+    })?;
     if header.brigade_export > FORMAT {
         return Err(ImportError::NewerFormat { found: header.brigade_export, known: FORMAT });
     }
@@ -252,7 +256,7 @@ enum Bad {
 
 impl From<serde_json::Error> for Bad {
     fn from(error: serde_json::Error) -> Bad {
-        Bad::Line(error.to_string())
+        Bad::Line(codec::cause(&error))
     }
 }
 

@@ -35,6 +35,8 @@ struct Logs {
     removed: Pos,
     /// Trees that got records from elsewhere, and the position of the last such record.
     imported: HashMap<SessionId, Pos>,
+    /// Contents that edits of removed sessions led to.
+    removed_edits: HashSet<Hash>,
     /// The latest time that anybody told: the only clock there is.
     now: u64,
 }
@@ -144,8 +146,9 @@ impl Logs {
             return Err(StoreError::Unknown(root.clone()));
         }
         for session in &doomed {
-            let last = self.sessions.remove(session).and_then(|log| log.last().map(|record| record.pos));
-            self.removed = self.removed.max(last.unwrap_or_default());
+            let log = self.sessions.remove(session).unwrap_or_default();
+            self.removed = self.removed.max(log.last().map_or(0, |record| record.pos));
+            self.removed_edits.extend(log.iter().filter_map(|record| codec::edit(&record.event)));
             self.names.remove(session);
             if let Some(row) = self.leases.get_mut(session) {
                 *row = row.buried();
@@ -343,6 +346,13 @@ impl Store for MemoryStore {
 
     fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>> {
         self.answer(|logs| Ok(logs.blobs.get(&hash).cloned()))
+    }
+
+    fn has_edit(&self, content: Hash) -> BoxFuture<'_, Result<bool, StoreError>> {
+        self.answer(|logs| {
+            let mut facts = logs.sessions.values().flatten().map(|record| &record.event);
+            Ok(logs.removed_edits.contains(&content) || facts.any(|fact| codec::edit(fact) == Some(content)))
+        })
     }
 
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {

@@ -4,6 +4,7 @@ mod access;
 mod batch;
 mod checkpoint;
 mod checkup;
+mod edits;
 mod imported;
 mod ledger;
 mod lock;
@@ -230,6 +231,16 @@ impl Store for SqliteStore {
 
     fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>> {
         Box::pin(self.read_with(move |snapshot| snapshot.blob(hash)))
+    }
+
+    fn has_edit(&self, content: Hash) -> BoxFuture<'_, Result<bool, StoreError>> {
+        Box::pin(async move {
+            let search = self.read_with(move |snapshot| snapshot.find_edit(content)).await?;
+            if search.is_slow && self.jobs.is_some() {
+                self.write(|ledger| Ok(ledger.index_edits()?)).await?;
+            }
+            Ok(search.is_found)
+        })
     }
 
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn finished(end: End, output: &[u8], dropped_bytes: u64) -> Finished {
-        Finished { end, output: output.to_vec(), dropped_bytes, duration: Duration::ZERO }
+        Finished { end, output: output.to_vec(), dropped_bytes, duration: Duration::ZERO, recent: Vec::new() }
     }
 
     #[test]

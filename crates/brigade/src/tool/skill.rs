@@ -65,7 +65,7 @@ impl SkillTool {
     }
 
     fn find(&self, arguments: Value) -> Result<(Skill, Option<String>), ToolOutput> {
-        let input: Input = input(SKILL, arguments)?;
+        let input: Input = input(&self.spec, arguments)?;
         let skill = self.skills.iter().find(|skill| skill.name == input.name).ok_or_else(|| {
             let names: Vec<&str> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
             let name = shown(brigade_core::text::cut(&input.name, 64));

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use brigade_core::event::ChangedLines;
 use brigade_core::text::cut;
 use brigade_core::{Extent, Hash, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use similar::{Algorithm, TextDiff};
+use similar::{Algorithm, DiffTag, TextDiff};
 
 use super::files::{MAX_EDIT_BYTES, Target, shown};
 use super::{EditPlan, EditTool, Files};
@@ -57,8 +58,9 @@ impl EditTool for WriteFile {
             Some(_) => format!("Wrote {bytes} bytes to {name}"),
             None => format!("Created {name} with {bytes} bytes"),
         };
+        let (lines, _) = compared(before.as_deref().unwrap_or_default(), &content);
         let before = before.as_deref().map(Hash::of);
-        Ok(EditPlan { path, before, needs: Extent::Whole, content, report })
+        Ok(EditPlan { path, before, needs: Extent::Whole, content, lines: Some(lines), report })
     }
 }
 
@@ -122,9 +124,10 @@ impl EditTool for EditFile {
         }
         let content = replaced(&before, &places, &input.old, &input.new)?;
         let times = if places.len() == 1 { String::new() } else { format!(" in {} places", places.len()) };
-        let report = format!("Changed {name}{times}\n{}", diff(&before, &content));
+        let (lines, diff) = compared(&before, &content);
+        let report = format!("Changed {name}{times}\n{diff}");
         let (path, before) = (target.path, Some(Hash::of(&before)));
-        Ok(EditPlan { path, before, needs: Extent::Part, content, report })
+        Ok(EditPlan { path, before, needs: Extent::Part, content, lines: Some(lines), report })
     }
 }
 
@@ -192,18 +195,23 @@ fn closest_line<'a>(content: &'a str, old: &str) -> Option<(usize, &'a str)> {
     lines().find(|(_, line)| line.trim() == best)
 }
 
-/// What changed, as a unified diff of bounded length.
-fn diff(before: &[u8], after: &[u8]) -> String {
+/// The number of lines that changed, and a unified diff of bounded length.
+fn compared(before: &[u8], after: &[u8]) -> (ChangedLines, String) {
     let (before, after) = (String::from_utf8_lossy(before), String::from_utf8_lossy(after));
     let diff = TextDiff::configure()
         .algorithm(Algorithm::Myers)
         .timeout(DIFF_LIMIT)
         .diff_lines(before.as_ref(), after.as_ref());
+    let count = |lines: usize| u32::try_from(lines).unwrap_or(u32::MAX);
+    let changes = diff.ops().iter().filter(|op| op.tag() != DiffTag::Equal);
+    let lines = changes.fold(ChangedLines::default(), |sum, op| {
+        sum.plus(ChangedLines { added: count(op.new_range().len()), removed: count(op.old_range().len()) })
+    });
     let text = diff.unified_diff().context_radius(3).to_string();
     if text.len() <= MAX_DIFF_BYTES {
-        return text;
+        return (lines, text);
     }
     let kept = cut(&text, MAX_DIFF_BYTES);
     let kept = kept.rfind('\n').map_or(kept, |end| &kept[..=end]);
-    format!("{kept}(the diff goes on)\n")
+    (lines, format!("{kept}(the diff goes on)\n"))
 }

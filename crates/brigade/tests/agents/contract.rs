@@ -43,10 +43,12 @@ fn c50_a_missing_directory_is_empty() {
 fn c58_an_unknown_id_is_not_found() {
     let shelf = Shelf::new();
     shelf.agent("coder", "").put("secret/AGENT.md", "x");
-    for id in ["nobody", "", "..", "../secret", "Coder", "a/b", "coder\n"] {
+    for id in ["nobody", "", "..", "../secret", "Codér", "a/b", "coder\n"] {
         let error = load(shelf.root(), id).unwrap_err();
         assert_eq!(error.to_string(), format!("Agent '{id}' not found"));
     }
+    // Names are normalised, so that this is the id of the same agent.
+    assert_eq!(load(shelf.root(), "Coder").unwrap().agent.id, "coder");
     let (catalogue, _) = Catalogue::from_places(&[shelf.root()]);
     assert_eq!(catalogue.load("nobody").unwrap_err().to_string(), "Agent 'nobody' not found");
 }

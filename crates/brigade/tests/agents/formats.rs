@@ -203,6 +203,26 @@ fn cursor_factory_and_copilot() {
     assert_eq!(stem.agent.id, "only-stem");
 }
 
+/// GitHub's table: `edit` also creates files, and `search` finds files and text. Elsewhere `Edit` does not include `Write`.
+#[test]
+fn copilot_edit_and_search_mean_what_github_says() {
+    let shelf = Shelf::new();
+    let text = |tools: &str| format!("---\nname: x\ndescription: d\ntools: {tools}\n---\nHelp.");
+    let both = ["edit_file", "write_file", "grep", "glob"];
+    for file in [".github/agents/a.md", ".github/agents/b.agent.md", ".copilot/agents/c.md", "d.agent.md"] {
+        let copilot = shelf.loaded(file, text("['edit', 'Search']"));
+        assert_eq!(copilot.format, Format::Copilot, "{file}");
+        assert_eq!(tools(&copilot).unwrap(), both, "{file}");
+        assert!(note(&copilot.notes, "tools").text.starts_with("edit_file, write_file"), "{file}");
+    }
+    let part = shelf.loaded("e.agent.md", text("['search/codebase', 'edit/editFiles']"));
+    assert_eq!(tools(&part).unwrap(), ["grep", "edit_file"]);
+    for file in [".claude/agents/f.md", ".cursor/agents/g.md", ".github/.claude/agents/h.md", "i/AGENT.md"] {
+        let other = shelf.loaded(file, text("[edit, search]"));
+        assert_eq!(tools(&other).unwrap(), ["edit_file", "grep"], "{file}");
+    }
+}
+
 #[test]
 fn files_that_are_almost_yaml_are_read_line_by_line() {
     let shelf = Shelf::new();

@@ -120,7 +120,7 @@ fn text_that_is_none_is_refused_with_its_line() {
 #[test]
 fn a_folder_that_is_no_id_is_refused() {
     let shelf = Shelf::new();
-    for folder in ["Bad Name", "ümlaut", "-dash", &"long".repeat(20)] {
+    for folder in ["ümlaut", "a:b", "- -", &"long".repeat(20)] {
         shelf.put(&format!("{folder}/AGENT.md"), format!("---\n{HEAD}---\nbody"));
     }
     let found = shelf.discover();

@@ -41,6 +41,42 @@ fn two_files_of_one_id_in_one_folder_are_an_error_that_names_both() {
 }
 
 #[test]
+fn folders_of_any_spelling_give_an_id() {
+    let shelf = Shelf::new();
+    for folder in ["Pickle", "my agent", "-dash"] {
+        shelf.put(&format!("{folder}/AGENT.md"), format!("---\nname: {folder:?}\ndescription: d\n---\nbody"));
+    }
+    let found = shelf.discover();
+    assert_eq!(found.problems, []);
+    let ids: Vec<&str> = found.definitions.iter().map(|one| one.agent.id.as_str()).collect();
+    assert_eq!(ids, ["dash", "my-agent", "pickle"]);
+    for name in ["pickle", "Pickle", "my-agent", "my agent", "My Agent"] {
+        assert!(load(shelf.root(), name).is_ok(), "{name}");
+    }
+    let (catalogue, _) = Catalogue::from_places(&[shelf.root()]);
+    assert_eq!(catalogue.id_of("My Agent"), Some("my-agent"));
+    assert_eq!(catalogue.id_of("nobody"), None);
+}
+
+#[test]
+fn folders_that_give_the_same_id_are_an_error_that_names_both() {
+    let shelf = Shelf::new();
+    for folder in ["Pickle", "pickle", "other"] {
+        shelf.put(&format!("{folder}/AGENT.md"), "---\nname: x\ndescription: d\n---\nbody");
+    }
+    let found = shelf.discover();
+    assert_eq!(found.definitions.len(), 1);
+    let [problem] = found.problems.as_slice() else { panic!("{:?}", found.problems) };
+    assert_eq!(problem.kind, ProblemKind::Duplicate);
+    let shown = problem.to_string();
+    assert!(shown.contains("Pickle/AGENT.md") && shown.contains("pickle/AGENT.md"), "{shown}");
+    for name in ["pickle", "Pickle"] {
+        let refusal = load(shelf.root(), name).unwrap_err().to_string();
+        assert!(refusal.contains("neither is used until one is renamed"), "{name}: {refusal}");
+    }
+}
+
+#[test]
 fn other_formats_load_by_id_too() {
     let shelf = Shelf::new();
     shelf.put("team/Some One.md", "---\ndescription: d\n---\nbody");

@@ -29,6 +29,7 @@ pub(crate) fn serve() {
             std::io::stderr().write_all(format!("this is no key: {token}\n").as_bytes()).unwrap();
             std::process::exit(7);
         }
+        "grumbles" => std::io::stderr().write_all(b"Error: the cache is cold\n").unwrap(),
         "silent" => std::thread::sleep(Duration::from_secs(1000)),
         "chatters" => server.raw(b"Welcome to the server!\n\n{\"jsonrpc\":\n"),
         "renames" if std::env::var(NOTES).is_ok_and(|file| std::fs::exists(file).unwrap()) => {
@@ -86,6 +87,13 @@ impl Fixture {
             }
             "tools/list" => self.list(&id, message["params"]["cursor"].as_str()),
             "tools/call" => self.call(&id, &message["params"]),
+            "resources/list" if manners() == "bare" => self.answer(&id, json!({ "resources": [] })),
+            "prompts/list" if manners() == "bare" => self.answer(&id, json!({ "prompts": [] })),
+            "resources/list" if manners() == "templates" => self.answer(&id, json!({ "resources": [] })),
+            "resources/templates/list" if manners() == "templates" => self.answer(
+                &id,
+                json!({ "resourceTemplates": [{ "uriTemplate": "a://{b}", "name": "letters" }] }),
+            ),
             "resources/list" => self.answer(&id, json!({ "resources": [{ "uri": "a://b", "name": "letter" }] })),
             "resources/read" if message["params"]["uri"] == "a://b" => {
                 self.answer(&id, json!({ "contents": [{ "uri": "a://b", "text": "dear reader" }] }));
@@ -138,6 +146,7 @@ impl Fixture {
                     "pids",
                     "progress",
                     "meta",
+                    "vanish",
                 ]
                 .map(tool)
                 .into();
@@ -176,6 +185,7 @@ impl Fixture {
                 std::io::stderr().write_all(b"out of cheese\n").unwrap();
                 std::process::exit(3);
             }
+            "vanish" => std::process::exit(5),
             "long_line" => {
                 // It does not care whether anybody is left who reads.
                 let _ = self.out.write_all(&[b'x'; 10 << 20]);

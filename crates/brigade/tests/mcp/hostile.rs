@@ -43,12 +43,22 @@ async fn a_server_that_dies_in_a_call_says_how_and_is_started_again() {
     let servers = Servers::start(vec![world.server("s", ""), world.server("other", "")]).await;
     let pids = world.pids(&servers).await;
     let text = world.error(&servers, "mcp__s__die").await;
-    assert!(text.contains("it ended with exit code 3: out of cheese"), "{text}");
-    assert!(text.contains("whether the call did anything is unknown"), "{text}");
+    assert!(text.contains("outcome unknown: it ended with exit code 3: out of cheese."), "{text}");
     gone(&pids).await;
     assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
     assert_ne!(world.pids(&servers).await, pids);
     assert_eq!(world.ok(&servers, "mcp__other__echo").await, "hi");
+}
+
+#[tokio::test]
+async fn a_line_that_a_server_wrote_before_the_call_is_no_cause() {
+    let world = World::new();
+    let servers = world.start("grumbles").await;
+    assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let text = world.error(&servers, "mcp__s__vanish").await;
+    assert!(text.contains("outcome unknown: it ended with exit code 5."), "{text}");
+    assert!(!text.contains("cache"), "{text}");
 }
 
 #[tokio::test]
@@ -86,7 +96,7 @@ async fn a_call_without_an_answer_ends_in_time_and_is_cancelled() {
     let world = World::new();
     let servers = world.start("").await;
     let text = world.error(&servers, "mcp__s__hang").await;
-    assert!(text.contains("no answer within 3 seconds"), "{text}");
+    assert!(text.contains("outcome unknown: there was no answer within 3 seconds"), "{text}");
     until("the server knows", || world.notes().contains("cancelled")).await;
     assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
 }

@@ -12,6 +12,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::world::{World, names, tool, until};
 
+/// The head of an answer that never comes: the connection is closed instead.
+const BREAKS: &str = "breaks";
+
 /// A server on this machine, and the headers of all requests that it got.
 struct Server {
     address: String,
@@ -68,6 +71,9 @@ async fn exchange(
     stream.read_exact(&mut body).await?;
     heard.lock().unwrap().push(head);
     let (head, body) = answer(&serde_json::from_slice(&body).unwrap_or_default());
+    if head == BREAKS {
+        return stream.shutdown().await;
+    }
     let length = body.len();
     let text = format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
     stream.write_all(text.as_bytes()).await?;
@@ -127,11 +133,55 @@ async fn an_older_server_is_greeted_as_it_expects_and_sent_the_headers() {
     assert!(tool(&servers, "mcp__s__echo").network());
     assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
     let output = world.call(&servers, "mcp__s__echo", json!({})).await;
-    assert!(output.is_error() && output.text.as_str().contains("did not come through"), "{}", output.text);
+    assert!(
+        output.is_error() && output.text.as_str().contains("outcome unknown: it answered with HTTP 500."),
+        "{}",
+        output.text
+    );
     assert!(!output.text.as_str().contains(&server.address), "{}", output.text);
     assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
     let heard = server.heard();
     assert!(heard.iter().all(|head| head.contains("Bearer sesame-7")), "{heard:?}");
+}
+
+/// What a call gives whose request is answered like this.
+async fn answered(head: &'static str, body: &'static str) -> String {
+    let server = Server::start(move |message| match message["method"] == "tools/call" {
+        true => (head.to_owned(), body.to_owned()),
+        false => old(message),
+    })
+    .await;
+    let servers = Servers::start(vec![definition(&server.address)]).await;
+    assert_eq!(servers.problems(), []);
+    World::new().error(&servers, "mcp__s__echo").await
+}
+
+#[tokio::test]
+async fn a_call_whose_connection_broke_after_it_was_sent_has_an_unknown_outcome() {
+    let events = "200 OK\r\nContent-Type: text/event-stream\r\nMcp-Session-Id: one";
+    for (head, body, why) in [
+        (BREAKS, "", "the connection broke after the request was sent ("),
+        (events, "", "the connection is closed"),
+        ("200 OK\r\nContent-Type: application/json", "{\"jsonrpc\":", "it is no message"),
+        ("200 OK\r\nContent-Type: text/html", "<p>", "it answered with text/html"),
+        ("502 Bad Gateway", "", "it answered with HTTP 502"),
+    ] {
+        let text = answered(head, body).await;
+        assert!(text.contains(&format!("outcome unknown: {why}")), "{head}: {text}");
+        assert!(text.ends_with("Check whether the call took effect before you repeat it."), "{head}: {text}");
+        assert!(!text.contains("did not come through") && !text.contains("try again"), "{head}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_a_server_refused_had_no_effect() {
+    for (head, why) in [
+        ("429 Slow Down", "it answered with HTTP 429; try again later"),
+        ("405 Method Not Allowed", "it answered with HTTP 405; check `url` in its entry"),
+    ] {
+        let text = answered(head, "").await;
+        assert!(text.ends_with(&format!("the request was refused: {why}")), "{head}: {text}");
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ async fn all_pages_of_tools_are_offered_under_long_names() {
     let world = World::new();
     let servers = world.start("").await;
     let names = names(&servers);
-    assert_eq!(names.len(), 18);
+    assert_eq!(names.len(), 19);
     for name in ["mcp__s__echo", "mcp__s__env", "mcp__s__progress"] {
         assert!(names.contains(&name), "{names:?}");
     }
@@ -55,6 +55,20 @@ async fn news_of_a_call_are_told_and_push_its_time_limit_on() {
     let told = world.told();
     assert_eq!(told.len(), 3, "{told:?}");
     assert_eq!(told[1], "mcp__s__progress: 1 of 3, [2Jreading");
+}
+
+#[tokio::test]
+async fn a_server_without_resources_or_prompts_costs_no_tools_for_them() {
+    let offered = async |manners: &str| {
+        let world = World::new();
+        let servers = world.start(manners).await;
+        let names = names(&servers);
+        let has = |name: &str| names.contains(&name);
+        (has("mcp__s__echo"), has("mcp__s__read_resource"), has("mcp__s__get_prompt"))
+    };
+    assert_eq!(offered("").await, (true, true, true));
+    assert_eq!(offered("bare").await, (true, false, false), "it only says that it could have some");
+    assert_eq!(offered("templates").await, (true, true, true));
 }
 
 #[tokio::test]
@@ -159,7 +173,7 @@ async fn a_program_that_is_not_there_is_a_problem() {
         program.command = "no-such-program-here".to_owned();
     }
     let servers = Servers::start(vec![absent, world.server("s", "")]).await;
-    assert_eq!(names(&servers).len(), 18);
+    assert_eq!(names(&servers).len(), 19);
     let [problem] = servers.problems() else { panic!("{:?}", servers.problems()) };
     assert!(problem.what.contains("exit code 127"), "{problem}");
     assert!(problem.what.contains("no-such-program-here"), "{problem}");

@@ -29,7 +29,7 @@ fn kitchen(children: usize, child: impl Fn(usize) -> Answer + Send + Sync + 'sta
     let asked = AtomicUsize::new(0);
     Crowd::start(move |_, body| {
         let messages = body["messages"].as_array().unwrap();
-        let is_lead = messages[0]["content"].as_str().unwrap().contains("lead of a small brigade");
+        let is_lead = messages[0]["content"].as_str().unwrap().contains("You are the lead agent");
         match (is_lead, messages.last().unwrap()["role"].as_str().unwrap()) {
             (true, "user") => {
                 let calls: Vec<String> = (0..children).map(|index| delta(&call(index), "")).collect();

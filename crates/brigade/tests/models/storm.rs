@@ -37,7 +37,7 @@ fn last(body: &Value) -> &Value {
 /// The lead calls so many children in and says whether each has done its part. Every tenth child writes a file first.
 fn reply(body: &Value, children: usize) -> String {
     let messages = body["messages"].as_array().unwrap();
-    let is_lead = messages[0]["content"].as_str().unwrap().contains("lead of a small brigade");
+    let is_lead = messages[0]["content"].as_str().unwrap().contains("You are the lead agent");
     let results = messages.iter().filter(|message| message["role"] == "tool").count();
     if is_lead && results == 0 {
         let delegate = |n| call(n, "delegate", &json!({ "role": "Cook", "task": format!("part {n}") }));

@@ -15,7 +15,7 @@ fn openai_stream(body: &Value) -> String {
     let messages = body["messages"].as_array().unwrap();
     let last = messages.last().unwrap();
     let say = |text: &str| openai(&[&delta(&format!("{{\"content\":{}}}", Value::from(text)), "stop")]);
-    let is_lead = messages[0]["content"].as_str().unwrap().contains("lead of a small brigade");
+    let is_lead = messages[0]["content"].as_str().unwrap().contains("You are the lead agent");
     match (is_lead, last["role"].as_str().unwrap()) {
         (true, "user") => {
             openai(&[&delta(&call(0, "one"), ""), &delta(&call(1, "two"), ""), &delta("{}", "tool_calls")])
@@ -74,7 +74,7 @@ async fn every_other_reply_is_cut_and_nothing_happens_twice() {
 fn anthropic_stream(body: &Value) -> String {
     let say = |text: &str| ANTHROPIC_TEXT.replace("Grüße, ", "").replace("cook.", text);
     let last = body["messages"].as_array().unwrap().last().unwrap()["content"].as_array().unwrap();
-    let is_lead = body["system"][0]["text"].as_str().unwrap().contains("lead of a small brigade");
+    let is_lead = body["system"][0]["text"].as_str().unwrap().contains("You are the lead agent");
     match (is_lead, last[0]["type"].as_str().unwrap()) {
         (true, "text") => {
             let arguments = Value::from(r#"{"role":"Cook","task":"one"}"#);

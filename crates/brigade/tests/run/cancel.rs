@@ -238,3 +238,24 @@ async fn one_child_can_be_cancelled_alone() {
     assert_eq!(ending.outcome.status, Status::Done);
     check_laws(&stage.log(&ending.session).await);
 }
+
+#[tokio::test]
+async fn a_cancelled_session_continues_only_if_it_is_asked_to() {
+    let script = "[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'finished: {heard}'";
+    let stage = Stage::with(script, |_| {});
+    let root = cancelled_run(&stage, i64::MAX).await;
+    let again = end(stage.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    assert!(matches!(again.outcome.status, Status::Cancelled { .. }), "{:?}", again.outcome);
+    let facts = stage.log(&root).await.len();
+    let more = More { continue_cancelled: true, ..More::default() };
+    let ending = end(stage.runtime().resume(&root, more.clone()).await.unwrap()).await.unwrap();
+    assert_eq!(ending.outcome.status, Status::Done);
+    let words = "Your last round was stopped before it was finished. Continue the task";
+    assert!(ending.outcome.text.as_str().contains(words), "{:?}", ending.outcome.text);
+    check_laws(&stage.log(&root).await);
+    let records = stage.log(&root).await.len();
+    assert!(records > facts);
+    // What is done is not continued.
+    end(stage.runtime().resume(&root, more).await.unwrap()).await.unwrap();
+    assert_eq!(stage.log(&root).await.len(), records);
+}

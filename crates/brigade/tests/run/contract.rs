@@ -5,6 +5,7 @@ mod crash;
 mod ends;
 mod equipment;
 mod events;
+mod prompts;
 mod stories;
 mod subagent;
 

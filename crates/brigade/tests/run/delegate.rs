@@ -373,7 +373,7 @@ async fn lifecycle_events_come_in_order_with_one_terminal_event() {
     assert_eq!(
         seen,
         [
-            "start Researcher delegate",
+            "start Researcher role",
             "delta looking",
             "call echo",
             "result e",

@@ -286,14 +286,16 @@ async fn configured_mode_that_is_narrower_now_binds_an_open_round() {
 
 #[tokio::test]
 async fn next_round_takes_the_narrower_mode_unless_the_user_chose_one() {
-    let mode_of_last_round = async |origin: ModeOrigin, more: Option<Mode>| {
+    let mode_of_last_round = async |origin: ModeOrigin, now: ModeOrigin, more: Option<Mode>| {
         let first = Stage::with("[[reply]]\ntext = 'over'", move |settings| {
             settings.permissions.mode = Mode::Auto;
             settings.mode_origin = origin;
         });
         let session = first.run().await.session;
-        let mut second =
-            Stage::with("[[reply]]\ntext = 'over'", |settings| settings.permissions.mode = Mode::Ask);
+        let mut second = Stage::with("[[reply]]\ntext = 'over'", move |settings| {
+            settings.permissions.mode = Mode::Ask;
+            settings.mode_origin = now;
+        });
         second.store = first.store.clone();
         second.runtime().tell(&session, "more").await.unwrap();
         let more = More { mode: more, ..More::default() };
@@ -306,9 +308,13 @@ async fn next_round_takes_the_narrower_mode_unless_the_user_chose_one() {
         let body = second.store.inner.blob(grant.unwrap().authority).await.unwrap().unwrap();
         serde_json::from_str::<Authority>(&body).unwrap().permissions.mode
     };
-    assert_eq!(mode_of_last_round(ModeOrigin::Configuration, None).await, Mode::Ask);
-    assert_eq!(mode_of_last_round(ModeOrigin::Choice, None).await, Mode::Auto);
-    assert_eq!(mode_of_last_round(ModeOrigin::Configuration, Some(Mode::Edit)).await, Mode::Edit);
+    use ModeOrigin::{Choice, Configuration, Default};
+    assert_eq!(mode_of_last_round(Configuration, Configuration, None).await, Mode::Ask);
+    assert_eq!(mode_of_last_round(Choice, Configuration, None).await, Mode::Auto);
+    assert_eq!(mode_of_last_round(Configuration, Configuration, Some(Mode::Edit)).await, Mode::Edit);
+    let removed = mode_of_last_round(Configuration, Default, None).await;
+    assert_eq!(removed, Mode::Edit, "the mode was removed from the configuration");
+    assert_eq!(mode_of_last_round(Choice, Default, None).await, Mode::Auto);
 }
 
 /// A log that an import put at the place of a future child is not taken up by that child.

@@ -200,6 +200,7 @@ fn check(log: &[Record], start: &BTreeMap<&str, String>, folder: &Path) -> Count
                     let is_shown = match file.extent {
                         Extent::Whole => output.text.as_str().contains(text.as_str()),
                         Extent::Part => text.lines().any(|line| output.text.as_str().contains(line)),
+                        Extent::Inherited => false,
                     };
                     assert!(is_shown || intent.is_some(), "{session} {call}: {} was not shown", file.path);
                     seen.insert((session, file.path.clone(), file.hash));

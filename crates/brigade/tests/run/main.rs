@@ -4,11 +4,13 @@
 
 mod budget;
 mod cancel;
+mod compact;
 mod concurrency;
 mod contract;
 mod crash;
 mod delegate;
 mod edges;
+mod environment;
 mod examples;
 mod faces;
 mod far;
@@ -24,3 +26,4 @@ mod rounds;
 mod seen;
 mod support;
 mod tell;
+mod undo;

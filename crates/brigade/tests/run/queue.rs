@@ -43,7 +43,8 @@ struct Queue(Script);
 
 impl Model for Queue {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let (queued, at_work) = match (request.role.is_some(), request.turn) {
+        let is_cook = request.role.as_deref() == Some("Cook");
+        let (queued, at_work) = match (is_cook, request.turn) {
             (true, 1) => (IN_QUEUE, Duration::ZERO),
             (true, _) => (Duration::ZERO, AT_WORK),
             (false, _) => (Duration::ZERO, Duration::ZERO),
@@ -66,9 +67,14 @@ impl Model for Queue {
 }
 
 fn runtime(store: &Arc<CrashStore>, folder: &tempfile::TempDir) -> Runtime {
+    runtime_of(SCRIPT, store, folder)
+}
+
+fn runtime_of(script: &str, store: &Arc<CrashStore>, folder: &tempfile::TempDir) -> Runtime {
     let mut settings = Settings::new("script", Workspace::open(folder.path()).unwrap());
     settings.limits.child_timeout = CHILD_TIMEOUT;
-    let models = Models::default().with("script", Queue(Script::parse(SCRIPT).unwrap()));
+    settings.faces.swarm.max_depth = 2;
+    let models = Models::default().with("script", Queue(Script::parse(script).unwrap()));
     Runtime::new(store.clone(), settings, models).held_by(dead_holder())
 }
 
@@ -104,4 +110,57 @@ async fn crash_before(append: i64) -> bool {
 async fn time_in_the_queue_extends_the_deadline_after_a_resume_too() {
     let hits = futures::future::join_all((3..8).map(crash_before)).await;
     assert!(hits.contains(&true), "{hits:?}");
+}
+
+/// A chef who delegates to two cooks: their requests wait at the same time.
+const NESTED: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Chef", task = "menu" }
+[[reply]]
+agent = "lead"
+text = "{results}"
+[[reply]]
+agent = "Chef"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Cook", task = "soup" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Cook", task = "dish" }
+[[reply]]
+agent = "Cook"
+turn = 1
+[[reply.call]]
+tool = "echo"
+arguments = { text = "half" }
+[[reply]]
+text = "served"
+"#;
+
+#[tokio::test]
+async fn time_of_descendants_in_the_queue_extends_the_deadline_of_those_who_wait_for_them() {
+    let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
+    let folder = tempfile::tempdir().unwrap();
+    let run = runtime_of(NESTED, &store, &folder).start(Task::new("Cook.")).await.unwrap();
+    let root = run.session().clone();
+    assert_eq!(end(run).await.unwrap().outcome.status, Status::Done);
+    let log = store.inner.tail(&root, 0, usize::MAX).await.unwrap();
+    let returned = log.iter().filter_map(|record| match &record.event {
+        Event::Returned { child, outcome, waited_ms, .. } => {
+            let depth = child.as_str().matches('.').count();
+            Some((depth, outcome.status.clone(), *waited_ms))
+        }
+        _ => None,
+    });
+    let returned: Vec<_> = returned.collect();
+    assert_eq!(returned.len(), 3, "{returned:?}");
+    assert!(returned.iter().all(|(_, status, _)| *status == Status::Done), "{returned:?}");
+    let waited: u64 = returned.iter().filter(|(depth, ..)| *depth == 2).map(|(.., waited)| waited).sum();
+    let longest = IN_QUEUE.as_millis() as u64 * 3 / 2;
+    assert!((1000..longest).contains(&waited), "two that wait at once count once: {returned:?}");
 }

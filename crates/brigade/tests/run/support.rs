@@ -363,6 +363,9 @@ impl Store for CrashStore {
     fn totals(&self, roots: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<TreeTotals>, StoreError>> {
         self.guard(|| self.inner.totals(roots))
     }
+    fn has_edit(&self, content: Hash) -> BoxFuture<'_, Result<bool, StoreError>> {
+        self.guard(|| self.inner.has_edit(content))
+    }
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
         self.guard(|| self.inner.sessions(root))
     }

@@ -63,6 +63,24 @@ fn links_do_not_lead_out() {
     assert!(problems.iter().filter(|problem| problem.contains("leads out")).count() == 2, "{problems:#?}");
 }
 
+/// Programs that install skills put them into one folder and link them from the others.
+#[test]
+fn links_between_the_folders_are_no_problem() {
+    let world = World::new();
+    world.skill("tea", "Makes tea.", "Body.");
+    std::fs::create_dir(world.path("more")).unwrap();
+    symlink("../skills/tea", world.path("more/tea")).unwrap();
+    symlink("skills", world.path("again")).unwrap();
+    for folders in [["more", "skills", "again"], ["skills", "again", "more"]] {
+        let (skills, problems) = Skills::discover(&folders.map(|name| world.path(name)));
+        assert_eq!(names(&skills), ["tea"]);
+        assert_eq!(problems, []);
+    }
+    // Alone, the folder with the link leads out.
+    let (skills, problems) = Skills::discover(&[world.path("more")]);
+    assert_eq!((names(&skills).len(), problems.len()), (0, 1));
+}
+
 #[test]
 fn of_two_with_one_name_the_first_counts() {
     let world = World::new();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use brigade::store::{Append, Child, Expect, MemoryStore, Store, StoreError, Totals};
-use brigade_core::event::VERSION;
-use brigade_core::{CallId, Event, Hash, Outcome, Reply, SessionId, Spent, Status};
+use brigade_core::event::{Effect, VERSION};
+use brigade_core::{Amount, CallId, Event, Hash, Outcome, Reply, SessionId, Spent, Status};
 
 use crate::support::*;
 
@@ -45,6 +45,7 @@ laws!(
     totals_are_the_sum_of_rounds_and_of_open_branches,
     verify_of_a_tree_whose_returned_child_has_no_log_fails,
     appending_nothing_changes_nothing,
+    contents_of_edits_are_known_after_the_session_is_gone,
 );
 
 async fn a_log_is_dense_and_says_what_was_appended(store: &dyn Store) {
@@ -415,7 +416,7 @@ fn delegated(parent: &SessionId, index: u32) -> Event {
 
 fn returned(parent: &SessionId, index: u32, spent: Spent) -> Event {
     let outcome = Outcome::new(Status::Done, "part");
-    Event::Returned { child: child(parent, index), outcome, spent }
+    Event::Returned { child: child(parent, index), outcome, spent, waited_ms: 0 }
 }
 
 async fn totals_are_the_sum_of_rounds_and_of_open_branches(store: &dyn Store) {
@@ -478,4 +479,33 @@ async fn verify_of_a_tree_whose_returned_child_has_no_log_fails(store: &dyn Stor
     crate::support::lease(&elsewhere, &top).await;
     let records = elsewhere.tail(&top, 0, usize::MAX).await.unwrap();
     elsewhere.verify(&top, Child::returned(&records)).await.unwrap();
+}
+
+async fn contents_of_edits_are_known_after_the_session_is_gone(store: &dyn Store) {
+    let edit = |before: Option<&str>, after: &str| Event::ToolStarted {
+        call: CallId { turn: 1, index: 0 },
+        effect: Effect::Edit,
+        before: before.map(|text| Hash::of(text.as_bytes())),
+        after: Some(Hash::of(after.as_bytes())),
+        lent: Amount::default(),
+        lines: None,
+    };
+    let knows = async |text: &str| store.has_edit(Hash::of(text.as_bytes())).await.unwrap();
+    assert!(!knows("written").await);
+    let (top, other) = (root(1), root(2));
+    let lease = begun(store, &top, 1).await;
+    begun(store, &other, 3).await;
+    let facts = vec![said("\"after\":\"x"), edit(Some("old"), "written"), edit(Some("same"), "same")];
+    store.append(led(&lease, &top, 1, facts)).await.unwrap();
+    store.append(led(&lease, &child(&top, 0), 0, vec![edit(None, "by the child")])).await.unwrap();
+    store.release(&lease).await.unwrap();
+    for _ in 0..2 {
+        assert!(knows("written").await && knows("by the child").await);
+        for unknown in ["old", "same", "x", "another"] {
+            assert!(!knows(unknown).await, "{unknown}");
+        }
+        // What it wrote stays in the files.
+        let _ = store.remove(&top).await;
+        assert!(store.read(&top, 0).await.unwrap().is_empty());
+    }
 }

@@ -59,7 +59,8 @@ async fn work(store: &SqliteStore, lease: &Lease, index: u32) {
     store.append(led(lease, &below, 0, log)).await.unwrap();
     let ended = vec![said("last"), Event::Ended { outcome: outcome(), spent: Spent::default() }];
     store.append(led(lease, &below, 2, ended)).await.unwrap();
-    let returned = Event::Returned { child: below, outcome: outcome(), spent: Spent::default() };
+    let returned =
+        Event::Returned { child: below, outcome: outcome(), spent: Spent::default(), waited_ms: 0 };
     store.append(led(lease, top, length + 1, vec![returned, said("noted")])).await.unwrap();
 }
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brigade::store::{SqliteStore, Store, StoreError};
-use brigade_core::{Event, Hash};
+use brigade_core::event::Effect;
+use brigade_core::{Amount, CallId, Event, Hash};
 use rusqlite::Connection;
 
 use crate::support::*;
@@ -291,4 +292,43 @@ async fn a_look_at_the_file_finds_damage_and_writes_nothing() {
         Ok(found) => assert!(matches!(found.integrity, Integrity::Damaged(places) if !places.is_empty())),
         Err(error) => assert!(matches!(error, StoreError::Broken { .. }), "{error}"),
     }
+}
+
+/// A store with many facts is not read anew for each question about edits.
+#[tokio::test]
+async fn edits_are_indexed_once_there_are_many_facts() {
+    let folder = folder();
+    let store = open(&folder);
+    let edit = |after: &str| Event::ToolStarted {
+        call: CallId { turn: 1, index: 0 },
+        effect: Effect::Edit,
+        before: None,
+        after: Some(Hash::of(after.as_bytes())),
+        lent: Amount::default(),
+        lines: None,
+    };
+    let knows =
+        async |store: &SqliteStore, text: &str| store.has_edit(Hash::of(text.as_bytes())).await.unwrap();
+    let tables = || {
+        let file = Connection::open(folder.path().join("sessions.db")).unwrap();
+        let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, u64>(0)).ok();
+        (count("SELECT count(*) FROM edits"), count("SELECT pos FROM edits_until"))
+    };
+    let lease = begun(&store, &root(1), 1).await;
+    store.append(led(&lease, &root(1), 1, vec![edit("early")])).await.unwrap();
+    assert!(knows(&store, "early").await);
+    assert_eq!(tables(), (None, None), "a small store is just read");
+    // Words from outside have a row each.
+    let words = |n: usize| (0..n).map(|n| heard(&format!("{n}"))).collect::<Vec<_>>();
+    store.append(led(&lease, &root(1), 2, words(2_100))).await.unwrap();
+    assert!(!knows(&store, "late").await);
+    assert_eq!(tables(), (Some(1), Some(2_102)));
+    store.append(led(&lease, &root(1), 2_102, vec![edit("late")])).await.unwrap();
+    for text in ["early", "late"] {
+        assert!(knows(&store, text).await, "{text}");
+    }
+    drop(store);
+    let readable = SqliteStore::open_to_read(&folder.path().join("sessions.db")).unwrap().unwrap();
+    assert!(knows(&readable, "early").await && knows(&readable, "late").await);
+    assert!(!knows(&readable, "never").await);
 }

@@ -35,6 +35,21 @@ fn a_plan_writes_nothing_and_names_what_was_there() {
 }
 
 #[test]
+fn a_plan_counts_the_lines_that_it_adds_and_removes() {
+    let world = World::new();
+    let lines = |tool: &str, arguments: serde_json::Value| {
+        let lines = world.plan(tool, arguments).unwrap().lines.unwrap();
+        (lines.added, lines.removed)
+    };
+    assert_eq!(lines("write_file", json!({ "path": "new", "content": "a\nb\nno end" })), (3, 0));
+    assert_eq!(lines("write_file", json!({ "path": "empty", "content": "" })), (0, 0));
+    world.put("a", "one\ntwo\nthree\n").put("binary", b"\xff\xfe\nx\n");
+    assert_eq!(lines("write_file", json!({ "path": "a", "content": "one\n2\nthree\nfour\n" })), (2, 1));
+    assert_eq!(lines("edit_file", json!({ "path": "a", "old": "two\n", "new": "" })), (0, 1));
+    assert_eq!(lines("edit_file", json!({ "path": "binary", "old": "x", "new": "y" })), (1, 1));
+}
+
+#[test]
 fn replacing_keeps_the_mode_and_leaves_nothing_beside() {
     let world = World::new();
     world.put("run.sh", "old").link("link", "run.sh");

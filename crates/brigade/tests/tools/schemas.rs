@@ -54,6 +54,24 @@ fn wrong_arguments_are_answered_in_words() {
 }
 
 #[test]
+fn null_for_an_optional_argument_is_absent() {
+    let world = World::new();
+    world.put("a.txt", "one\ntwo\n");
+    assert!(world.ok("list_dir", json!({ "path": null })).contains("a.txt"));
+    assert!(world.ok("read_file", json!({ "path": "a.txt", "offset": null, "limit": null })).contains("two"));
+    let search = json!({ "pattern": "two", "path": null, "glob": null, "case_insensitive": null });
+    assert!(world.ok("grep", search).contains("a.txt:2"));
+    assert!(world.ok("glob", json!({ "pattern": "*.txt", "path": null })).contains("a.txt"));
+    let edit = json!({ "path": "a.txt", "old": "two", "new": "2", "replace_all": null });
+    assert!(world.plan("edit_file", edit).is_ok());
+    // What is required cannot be null, and a name that nobody knows is still told.
+    assert!(world.error("grep", json!({ "pattern": null })).contains("null"));
+    assert!(
+        world.error("read_file", json!({ "path": "a.txt", "ofset": null })).contains("unknown field `ofset`")
+    );
+}
+
+#[test]
 fn rules_see_what_a_call_is_about() {
     let toolbox = Toolbox::standard();
     let check = |tool: &str, arguments: Value| {
@@ -70,6 +88,7 @@ fn rules_see_what_a_call_is_about() {
     };
     assert_eq!(check("read_file", json!({ "path": "a" })), (Kind::Pure, "a".into()));
     assert_eq!(check("list_dir", json!({})), (Kind::Pure, ".".into()));
+    assert_eq!(check("list_dir", json!({ "path": null })), (Kind::Pure, ".".into()));
     assert_eq!(check("grep", json!({ "pattern": "x", "path": "b" })), (Kind::Pure, "b".into()));
     assert_eq!(check("glob", json!({ "pattern": "x" })), (Kind::Pure, ".".into()));
     assert_eq!(check("write_file", json!({ "path": "c", "content": "" })), (Kind::Edit, "c".into()));

@@ -1,6 +1,6 @@
 //! What commands that begin with a slash answer, as text that is safe to show.
 
-use brigade::Store;
+use brigade::{Store, UndoResult, UndoneFile};
 use brigade_core::view::{Doing, Node};
 use brigade_core::{Event, SessionId};
 
@@ -16,7 +16,7 @@ use crate::units;
 
 /// How many sessions are listed.
 const LISTED: usize = 10;
-const NO_SESSION: &str = "Nothing was said yet.";
+pub(super) const NO_SESSION: &str = "Nothing was said yet.";
 
 /// Who works for whom.
 pub(super) fn tree(talk: &Talk, colour: Colour, columns: usize) -> String {
@@ -72,6 +72,38 @@ pub(super) async fn sessions(store: &dyn Store, columns: usize) -> Result<String
     }
     lines.push("To go on with one: /resume ID".to_owned());
     Ok(lines.join("\n"))
+}
+
+/// The result of an undo, file by file.
+pub(super) fn undone(files: &[UndoneFile]) -> String {
+    let lines = files.iter().map(|UndoneFile { path, result }| {
+        let path = safe::line(path);
+        match result {
+            UndoResult::Restored => format!("restored {path}"),
+            UndoResult::PartlyRestored => {
+                format!("restored {path} to the content that another program gave it during the round")
+            }
+            UndoResult::Removed => format!("removed {path}, which the round created"),
+            UndoResult::Unchanged => format!("{path} already is as it was before the round"),
+            UndoResult::Refused { cause } => format!("cannot undo {path}: {}", safe::line(cause)),
+        }
+    });
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() {
+        return "The last round edited no files. Changes by commands are not undone.".to_owned();
+    }
+    lines.join("\n")
+}
+
+/// The same for the agent; nothing if no file was changed.
+pub(super) fn undone_for_agent(files: &[UndoneFile]) -> Option<String> {
+    let is_changed = |file: &&UndoneFile| match &file.result {
+        UndoResult::Restored | UndoResult::PartlyRestored | UndoResult::Removed => true,
+        UndoResult::Unchanged | UndoResult::Refused { .. } => false,
+    };
+    let changed: Vec<&str> = files.iter().filter(is_changed).map(|file| file.path.as_str()).collect();
+    let paths = (!changed.is_empty()).then(|| changed.join(", "))?;
+    Some(format!("I undid the edits of the last round in: {paths}"))
 }
 
 /// The agent that is meant by the first words of a text, and what follows them. Names may have blanks in them.

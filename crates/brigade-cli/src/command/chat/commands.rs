@@ -5,7 +5,7 @@ use brigade_core::permission::Mode;
 use crate::settings::near;
 
 /// The commands, what they take, and what they do.
-const COMMANDS: [(&str, &str, &str); 10] = [
+const COMMANDS: [(&str, &str, &str); 13] = [
     ("tree", "", "who works for whom, and how far they are"),
     ("cost", "", "tokens and money, by agent and in all"),
     ("model", "[NAME]", "the model, or another one from the next round on"),
@@ -13,15 +13,24 @@ const COMMANDS: [(&str, &str, &str); 10] = [
     ("agents", "", "the agents that can be named"),
     ("tell", "AGENT TEXT", "say something to one of the agents that work"),
     ("stop", "[AGENT]", "stop this round, or one of the agents that work"),
+    ("undo", "", "put the files back that the last round changed"),
+    ("compact", "", "replace the conversation so far by a summary"),
+    ("clear", "", "begin a new session with the next message"),
     ("resume", "[ID]", "earlier sessions, or go on with one of them"),
     ("help", "", "this list"),
     ("quit", "", "leave; so do Ctrl-D, and Ctrl-C twice"),
 ];
 
-const KEYS: [(&str, &str); 5] = [
+const KEYS: [(&str, &str); 11] = [
+    ("@FILE", "attaches a file of the folder; Tab completes its path"),
+    ("!COMMAND", "runs a command; its output goes along with your next message"),
+    ("!!COMMAND", "runs a command that the agent does not hear of"),
     ("Enter", "send; while the agents work, it is heard at the next step"),
     ("Alt-Enter", "a new line; so do Ctrl-J, and a backslash at the end"),
     ("Up, Down", "what was typed before; a line that begins with a blank is not kept"),
+    ("Esc", "stops the round, or the command that you run"),
+    ("Shift-Tab", "changes the mode: plan, ask, edit"),
+    ("Ctrl-R", "searches what was typed before"),
     ("Ctrl-C", "clears the line, then stops the round, then leaves"),
     ("Ctrl-Z", "suspends the chat; fg in the shell resumes it"),
 ];
@@ -52,12 +61,47 @@ pub(crate) enum Command {
     Tell(String),
     /// Stops the round, or an agent.
     Stop(Option<String>),
+    /// Undoes the file edits of the last round.
+    Undo,
+    /// Replaces the conversation by a summary.
+    Compact,
+    /// Begins a new session.
+    Clear,
     /// Lists sessions, or goes to one.
     Resume(Option<String>),
     /// Lists the commands.
     Help,
     /// Leaves.
     Quit,
+}
+
+/// A command of the user for the shell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnCommand {
+    /// The command.
+    pub(crate) text: String,
+    /// The readers of its output.
+    pub(crate) output: Output,
+}
+
+/// The readers of a command's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// The user, and the agent with the next message.
+    ForAgent,
+    /// The user alone.
+    ForUser,
+}
+
+/// The command that a line runs, if it begins with `!`. A blank before it makes it a message.
+pub(crate) fn own(line: &str) -> Option<OwnCommand> {
+    let rest = line.strip_prefix('!')?;
+    let (text, output) = match rest.strip_prefix('!') {
+        Some(rest) => (rest, Output::ForUser),
+        None => (rest, Output::ForAgent),
+    };
+    let text = text.trim().to_owned();
+    (!text.is_empty()).then_some(OwnCommand { text, output })
 }
 
 /// What a line means, or what is wrong with it.
@@ -84,6 +128,9 @@ pub(crate) fn parse(line: &str) -> Result<Typed, String> {
         "tell" if words.contains(char::is_whitespace) => Command::Tell(words.to_owned()),
         "tell" => return Err("say whom and what: /tell AGENT TEXT".to_owned()),
         "stop" => Command::Stop(given),
+        "undo" => Command::Undo,
+        "compact" => Command::Compact,
+        "clear" => Command::Clear,
         "resume" => Command::Resume(given),
         "help" | "?" => Command::Help,
         "quit" | "exit" => Command::Quit,
@@ -150,6 +197,7 @@ mod tests {
             command("/tell Security Auditor hurry\nup"),
             Command::Tell("Security Auditor hurry\nup".into())
         );
+        assert_eq!(command("/undo"), Command::Undo);
         assert_eq!(command("/stop"), Command::Stop(None));
         assert_eq!(command("/resume x"), Command::Resume(Some("x".to_owned())));
         for (name, _, _) in COMMANDS {
@@ -167,6 +215,16 @@ mod tests {
             ("/etc/hosts is wrong", "/etc/hosts is wrong"),
         ] {
             assert_eq!(parse(line), Ok(Typed::Message(message.to_owned())));
+        }
+    }
+
+    #[test]
+    fn an_exclamation_mark_runs_a_command() {
+        let own = |line| own(line).map(|OwnCommand { text, output }| (text, output));
+        assert_eq!(own("!ls -l"), Some(("ls -l".to_owned(), Output::ForAgent)));
+        assert_eq!(own("!! cat .env"), Some(("cat .env".to_owned(), Output::ForUser)));
+        for message in [" !ls", "hello!", "!", "!! ", ""] {
+            assert_eq!(own(message), None);
         }
     }
 

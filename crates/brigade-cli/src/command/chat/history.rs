@@ -75,6 +75,19 @@ impl History {
         }
     }
 
+    /// The newest entry that has these words in it and is older than the one at `before`, and its place. Capital letters
+    /// count only if the words have some.
+    pub(crate) fn find(&self, words: &str, before: Option<usize>) -> Option<(usize, &str)> {
+        let has_capitals = words.chars().any(char::is_uppercase);
+        let is_found = |entry: &str| match has_capitals {
+            true => entry.contains(words),
+            false => entry.to_lowercase().contains(words),
+        };
+        let until = before.unwrap_or(self.entries.len()).min(self.entries.len());
+        let at = self.entries[..until].iter().rposition(|entry| is_found(entry))?;
+        Some((at, self.entries[at].as_str()))
+    }
+
     /// What is typed now is something else.
     pub(crate) fn forget_place(&mut self) {
         self.looking = None;
@@ -130,6 +143,17 @@ mod tests {
         assert_eq!(history.newer().as_deref(), Some("two\nlines"));
         assert_eq!(history.newer().as_deref(), Some("draft"));
         assert_eq!(history.newer(), None);
+    }
+
+    #[test]
+    fn entries_are_found_by_words_in_them() {
+        let mut history = History::default();
+        ["fix the Tests", "other", "run the tests"].iter().for_each(|entry| history.add(entry));
+        assert_eq!(history.find("tests", None), Some((2, "run the tests")));
+        assert_eq!(history.find("tests", Some(2)), Some((0, "fix the Tests")));
+        assert_eq!(history.find("tests", Some(0)), None);
+        assert_eq!(history.find("Tests", None), Some((0, "fix the Tests")));
+        assert_eq!(history.find("nothing", None), None);
     }
 
     #[test]

@@ -1,14 +1,21 @@
 //! The line that is typed in: keys go in, messages come out.
 
+use std::path::PathBuf;
+
+use super::attach::{self, Completion};
 use super::commands;
 use super::history::History;
-use crate::keyboard::editor::{Edit, Editor, Layout, Moved};
+use super::search::Search;
+use crate::keyboard::editor::{Edit, Editor, Layout, Moved, Taken};
 use crate::keyboard::keys::Key;
 
 /// What is typed, and what was typed before.
 pub(super) struct Line {
     editor: Editor,
     history: History,
+    search: Option<Search>,
+    /// The folder whose files are completed after `@`.
+    folder: PathBuf,
 }
 
 /// What a key has led to.
@@ -17,7 +24,9 @@ pub(super) enum Wish {
     /// Nothing, or the line looks different.
     Nothing,
     /// A message or a command is ready.
-    Send(String),
+    Send(Taken),
+    /// What is typed can be completed in several ways.
+    Choose(Vec<String>),
     /// What runs is to stop.
     Interrupt,
     /// The person wants to go.
@@ -27,8 +36,23 @@ pub(super) enum Wish {
 }
 
 impl Line {
-    pub(super) fn new(history: History) -> Line {
-        Line { editor: Editor::default(), history }
+    pub(super) fn new(history: History, folder: PathBuf) -> Line {
+        Line { editor: Editor::default(), history, search: None, folder }
+    }
+
+    /// Completes files of another folder from now on.
+    pub(super) fn set_folder(&mut self, folder: PathBuf) {
+        self.folder = folder;
+    }
+
+    /// Whether the history is searched.
+    pub(super) fn is_searching(&self) -> bool {
+        self.search.is_some()
+    }
+
+    /// The state of the search, if there is one.
+    pub(super) fn notice(&self) -> Option<String> {
+        self.search.as_ref().map(Search::notice)
     }
 
     /// Whether nothing was typed.
@@ -41,19 +65,46 @@ impl Line {
         self.editor.layout(columns, most)
     }
 
-    /// Takes what was pasted as if it had been typed, with all its lines.
-    pub(super) fn paste(&mut self, text: String) {
-        self.editor.apply(Edit::Insert(text));
+    /// Takes what was pasted as if it had been typed, with all its lines. A long paste is shown by its size.
+    pub(super) fn paste(&mut self, text: &str) {
+        self.search = None;
+        self.editor.paste(text);
     }
 
     /// Takes a key.
     pub(super) fn key(&mut self, key: Key) -> Wish {
+        match self.search.take() {
+            Some(search) => self.search_key(search, key),
+            None => self.edit_key(key),
+        }
+    }
+
+    /// Takes a key during a search. A key that means nothing to the search ends it, with what was found in the line.
+    fn search_key(&mut self, mut search: Search, key: Key) -> Wish {
+        let shown = match key {
+            Key::Edit(Edit::Insert(words)) => search.extend(&words, &self.history),
+            Key::Edit(Edit::Backspace) => search.shorten(&self.history),
+            Key::Search => search.older(&self.history).unwrap_or_else(|| self.editor.text().to_owned()),
+            Key::Interrupt => {
+                self.editor.replace(search.draft());
+                return Wish::Nothing;
+            }
+            Key::Escape | Key::Complete => return Wish::Nothing,
+            key => return self.edit_key(key),
+        };
+        self.editor.replace(&shown);
+        self.search = Some(search);
+        Wish::Nothing
+    }
+
+    fn edit_key(&mut self, key: Key) -> Wish {
         match key {
             Key::Edit(edit) => self.editor.apply(edit),
             Key::NewLine => self.editor.apply(Edit::Insert("\n".to_owned())),
             Key::Up => self.older(),
             Key::Down => self.newer(),
-            Key::Complete => self.complete(),
+            Key::Complete => return self.complete(),
+            Key::Search => self.search = Some(Search::new(self.editor.text())),
             Key::Enter => return self.enter(),
             Key::DeleteOrLeave if self.editor.is_empty() => return Wish::Leave,
             Key::DeleteOrLeave => self.editor.apply(Edit::Delete),
@@ -62,7 +113,7 @@ impl Line {
                 self.editor.take();
                 self.history.forget_place();
             }
-            Key::Escape | Key::Suspend => {}
+            Key::Escape | Key::Suspend | Key::NextMode => {}
             Key::Redraw => return Wish::Redraw,
         }
         Wish::Nothing
@@ -72,9 +123,11 @@ impl Line {
         if self.editor.continues() {
             return Wish::Nothing;
         }
-        let text = self.editor.take();
-        self.history.add(text.trim_end());
-        if text.trim().is_empty() { Wish::Nothing } else { Wish::Send(text.trim_end().to_owned()) }
+        let Taken { mut text, mut shown } = self.editor.take_out();
+        text.truncate(text.trim_end().len());
+        shown.truncate(shown.trim_end().len());
+        self.history.add(&text);
+        if text.trim().is_empty() { Wish::Nothing } else { Wish::Send(Taken { text, shown }) }
     }
 
     fn older(&mut self) {
@@ -93,12 +146,19 @@ impl Line {
         }
     }
 
-    fn complete(&mut self) {
+    fn complete(&mut self) -> Wish {
+        if let Some(Completion { typed, whole, choices }) =
+            attach::complete(self.editor.text_before(), &self.folder)
+        {
+            self.editor.replace_before(typed, &whole);
+            return if choices.is_empty() { Wish::Nothing } else { Wish::Choose(choices) };
+        }
         if self.editor.is_at_end()
             && let Some(whole) = commands::complete(self.editor.text())
         {
             self.editor.replace(&whole);
         }
+        Wish::Nothing
     }
 }
 
@@ -107,16 +167,20 @@ mod tests {
     use super::*;
 
     fn line() -> Line {
-        Line::new(History::default())
+        Line::new(History::default(), PathBuf::new())
     }
 
     fn typed(line: &mut Line, text: &str) -> Wish {
-        line.paste(text.to_owned());
+        line.paste(text);
         line.key(Key::Enter)
     }
 
     fn send(text: &str) -> Wish {
-        Wish::Send(text.to_owned())
+        Wish::Send(Taken { text: text.to_owned(), shown: text.to_owned() })
+    }
+
+    fn insert(line: &mut Line, text: &str) {
+        line.key(Key::Edit(Edit::Insert(text.to_owned())));
     }
 
     #[test]
@@ -124,7 +188,7 @@ mod tests {
         let mut line = line();
         assert_eq!(typed(&mut line, "one"), send("one"));
         assert_eq!(typed(&mut line, "two\nlines"), send("two\nlines"));
-        line.paste("draft".to_owned());
+        line.paste("draft");
         line.key(Key::Up);
         line.key(Key::Up);
         assert_eq!(line.editor.text(), "two\nlines", "the first line of it comes before the next entry");
@@ -142,7 +206,7 @@ mod tests {
     fn a_message_can_have_several_lines() {
         let mut line = line();
         assert_eq!(typed(&mut line, "one\\"), Wish::Nothing);
-        line.paste("two".to_owned());
+        line.paste("two");
         line.key(Key::NewLine);
         assert_eq!(typed(&mut line, "three\r\nfour"), send("one\ntwo\nthree\nfour"));
     }
@@ -150,7 +214,7 @@ mod tests {
     #[test]
     fn stopping_clears_first_and_leaving_needs_an_empty_line() {
         let mut line = line();
-        line.paste("half".to_owned());
+        line.paste("half");
         assert_eq!(line.key(Key::DeleteOrLeave), Wish::Nothing);
         assert_eq!(line.key(Key::Interrupt), Wish::Nothing);
         assert_eq!(line.key(Key::Interrupt), Wish::Interrupt);
@@ -160,8 +224,46 @@ mod tests {
     #[test]
     fn commands_are_completed() {
         let mut line = line();
-        line.paste("/tr".to_owned());
+        line.paste("/tr");
         line.key(Key::Complete);
         assert_eq!(line.key(Key::Enter), send("/tree"));
+    }
+
+    #[test]
+    fn the_history_is_searched_for_words() {
+        let mut line = line();
+        for message in ["fix the tests", "read it", "run the tests"] {
+            typed(&mut line, message);
+        }
+        line.paste("draft");
+        line.key(Key::Search);
+        insert(&mut line, "the");
+        assert_eq!(line.editor.text(), "run the tests");
+        line.key(Key::Search);
+        assert_eq!(line.editor.text(), "fix the tests");
+        line.key(Key::Search);
+        assert_eq!(line.editor.text(), "fix the tests", "there is no older one");
+        insert(&mut line, "x");
+        assert_eq!(line.editor.text(), "draft", "nothing has these words");
+        line.key(Key::Edit(Edit::Backspace));
+        assert_eq!(line.editor.text(), "run the tests");
+        assert_eq!(line.key(Key::Interrupt), Wish::Nothing);
+        assert_eq!((line.editor.text(), line.is_searching()), ("draft", false));
+        line.key(Key::Search);
+        insert(&mut line, "read");
+        line.key(Key::Complete);
+        insert(&mut line, "!");
+        assert_eq!(line.key(Key::Enter), send("read it!"));
+        line.key(Key::Search);
+        insert(&mut line, "fix");
+        assert_eq!(line.key(Key::Enter), send("fix the tests"));
+    }
+
+    #[test]
+    fn a_long_paste_is_sent_whole_and_shown_by_its_size() {
+        let mut line = line();
+        let text = "line\n".repeat(30);
+        let shown = "[pasted text, 30 lines]".to_owned();
+        assert_eq!(typed(&mut line, &text), Wish::Send(Taken { text: text.trim_end().to_owned(), shown }));
     }
 }

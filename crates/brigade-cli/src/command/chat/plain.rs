@@ -2,14 +2,16 @@
 
 use std::io::BufRead;
 
-use brigade::{Detached, Ending};
+use brigade::{Detached, Ending, Prepared};
 use brigade_core::Status;
 use tokio::sync::mpsc;
 
 use super::answers;
+use super::attach::Attached;
 use super::commands::{self, Command, Typed};
 use super::talk::{Said, Talk};
 use crate::args::OutputFormat;
+use crate::attention::Attention;
 use crate::failure::{Exit, Failure};
 use crate::finish;
 use crate::follow::{self, Interrupts};
@@ -26,12 +28,15 @@ enum Then {
     On,
     /// The end, at the person's word.
     Leave,
+    /// A round that the command began.
+    Follow(Box<Prepared>),
 }
 
 /// Talks until the input ends. How it ends is how the last round did.
 pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
     let mut interrupts = Interrupts::listen(talk.runtime.store().clone())?;
     let mut lines = lines();
+    let mut attention = Attention::new(&talk.settings, &talk.runtime);
     let mut exit = Exit::Done;
     let mut apart = Vec::new();
     loop {
@@ -43,11 +48,15 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         if line.trim().is_empty() {
             continue;
         }
-        let said = match commands::parse(&line) {
-            Ok(Typed::Message(text)) => text,
+        let ended = match commands::parse(&line) {
+            Ok(Typed::Message(text)) => round(talk, &text, &mut interrupts, &mut apart, &mut attention).await,
             Ok(Typed::Command(command)) => match obey(talk, command).await {
                 Ok(Then::On) => continue,
                 Ok(Then::Leave) => break,
+                Ok(Then::Follow(run)) => {
+                    let followed = follow(talk, *run, &mut interrupts, &mut apart, &mut attention);
+                    followed.await.map(|_| exit)
+                }
                 Err(failure) => {
                     report(failure)?;
                     continue;
@@ -58,7 +67,7 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
                 continue;
             }
         };
-        exit = match round(talk, &said, &mut interrupts, &mut apart).await {
+        exit = match ended {
             Ok(Exit::Cancelled) => return Ok(Exit::Cancelled),
             Ok(exit) => exit,
             Err(failure) => {
@@ -68,8 +77,10 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         };
     }
     for detached in apart {
-        finish::stay(&**talk.runtime.store(), &detached, &talk.hints(), &mut interrupts).await;
+        finish::stay(&**talk.runtime.store(), &detached, &talk.hints(), &mut interrupts, &mut attention)
+            .await;
     }
+    attention.finish().await;
     Ok(exit)
 }
 
@@ -107,18 +118,35 @@ async fn round(
     text: &str,
     interrupts: &mut Interrupts,
     apart: &mut Vec<Detached>,
+    attention: &mut Attention,
 ) -> Result<Exit, Failure> {
-    let run = match talk.say(text).await? {
-        Said::Runs(round) => round.start(),
+    let Attached { text, notes } = talk.composed(text);
+    notes.iter().for_each(|note| output::note(note));
+    let run = match talk.say(&text).await? {
+        Said::Runs(round) => round,
         Said::Elsewhere => {
             output::note("This session is run elsewhere and hears it there before its next turn.");
             return Ok(Exit::Done);
         }
     };
+    talk.forget_kept();
+    follow(talk, run, interrupts, apart, attention).await
+}
+
+/// Follows a round to its end.
+async fn follow(
+    talk: &mut Talk,
+    run: Prepared,
+    interrupts: &mut Interrupts,
+    apart: &mut Vec<Detached>,
+    attention: &mut Attention,
+) -> Result<Exit, Failure> {
+    let run = run.start();
     let Some(view) = talk.view.take() else { return Ok(Exit::Done) };
     let mut progress = Progress::new(&talk.global, &talk.settings.environment);
     let hints = talk.hints();
-    let followed = follow::follow(&talk.runtime, run, view, &mut progress, interrupts, &hints).await?;
+    let followed =
+        follow::follow(&talk.runtime, run, view, &mut progress, interrupts, &hints, attention).await?;
     let format = talk.global.output_format;
     if format != OutputFormat::Text {
         output::json(&Report::new(&followed.view, &followed.ending))?;
@@ -171,6 +199,12 @@ async fn obey(talk: &mut Talk, command: Command) -> Result<Then, Failure> {
             talk.switch(&session).await?;
             format!("This is {} now.", talk.who())
         }
+        Command::Undo => talk.undo().await?,
+        Command::Clear => match talk.leave_session() {
+            Some(session) => format!("A new session begins. To continue the last one: /resume {session}"),
+            None => "A new session begins.".to_owned(),
+        },
+        Command::Compact => return Ok(Then::Follow(Box::new(talk.compact().await?))),
         Command::Tell(_) | Command::Stop(_) => return Err(Failure::usage("nobody works now")),
         Command::Help => commands::help(),
         Command::Quit => return Ok(Then::Leave),

@@ -1,6 +1,9 @@
 //! The chat on a terminal: one loop over keys, the running tree and time.
 
+mod input;
 mod orders;
+mod own_command;
+mod plan;
 mod questions;
 
 use std::collections::{HashMap, HashSet};
@@ -9,20 +12,21 @@ use std::time::{Duration, Instant};
 
 use brigade::{Ending, Live, Prepared, RunError, Watch};
 use brigade_core::{SessionId, State, Status};
-use crossterm::event::{Event, EventStream};
+use crossterm::event::EventStream;
 use futures::StreamExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
+use super::attach::Attached;
 use super::commands::{self, Command, Typed};
 use super::history::History;
-use super::line::{Line, Wish};
+use super::line::Line;
 use super::screen::{Frame, Screen};
 use super::talk::{Said, Talk};
 use super::voice::{self, Voice};
 use crate::failure::{Exit, Failure};
 use crate::finish;
-use crate::keyboard::keys;
+use crate::keyboard::editor::Taken;
 use crate::output;
 use crate::safe;
 use crate::suspend;
@@ -52,7 +56,11 @@ pub(super) struct Room<'a> {
     told: HashSet<String>,
     questions: Questions,
     pressed: Option<Pressed>,
-    notice: Option<&'static str>,
+    notice: Option<String>,
+    /// A command of the user that runs.
+    command: Option<own_command::Running>,
+    /// A plan that the user can approve.
+    plan: Option<plan::Plan>,
     /// Whether the last line that was said is empty.
     is_spaced: bool,
 }
@@ -103,7 +111,8 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         suspend: suspend::listen()?,
     };
     let screen = Screen::enter(colour)?;
-    let line = Line::new(history);
+    let line = Line::new(history, talk.settings.folder.clone());
+    let questions = Questions::new(talk, colour);
     let mut room = Room {
         talk,
         screen,
@@ -113,18 +122,22 @@ pub(super) async fn converse(talk: &mut Talk) -> Result<Exit, Failure> {
         round: None,
         apart: HashMap::new(),
         told: HashSet::new(),
-        questions: Questions::default(),
+        questions,
         pressed: None,
         notice: None,
+        command: None,
+        plan: None,
         is_spaced: true,
     };
     room.greet().await;
     let exit = room.run(signals).await;
     let left = std::mem::take(&mut room.apart);
+    let mut attention = room.questions.take_attention();
     drop(room);
     for (session, label) in left {
         output::note(&format!("{label} was left at its work; to go on: brigade resume {session}"));
     }
+    attention.finish().await;
     Ok(exit)
 }
 
@@ -171,6 +184,10 @@ impl Room<'_> {
                     self.tick();
                     None
                 }
+                finished = own_command::finished(&mut self.command) => {
+                    self.command_ended(finished);
+                    None
+                }
                 news = news(&mut self.round) => {
                     self.hear(news).await;
                     None
@@ -214,14 +231,27 @@ impl Room<'_> {
             !repeats
         });
         if !lines.is_empty() {
-            let frame = frame(self.talk, &self.round, &self.voice, &self.line, &self.questions, self.notice);
+            let notice = self.shown_notice();
+            let frame =
+                frame(self.talk, &self.round, &self.voice, &self.line, &self.questions, notice.as_deref());
             self.screen.say(&lines, frame);
         }
     }
 
     fn draw(&mut self) {
-        let frame = frame(self.talk, &self.round, &self.voice, &self.line, &self.questions, self.notice);
+        let notice = self.shown_notice();
+        let frame =
+            frame(self.talk, &self.round, &self.voice, &self.line, &self.questions, notice.as_deref());
         self.screen.draw(frame);
+    }
+
+    /// The word on what the next key does.
+    fn shown_notice(&self) -> Option<String> {
+        let command = || self.command.as_ref().map(own_command::Running::notice);
+        let question = || self.questions.notice().map(str::to_owned);
+        let plan = || self.plan.as_ref().filter(|_| self.line.is_empty()).map(plan::Plan::notice);
+        let notice = self.notice.clone().or_else(|| self.line.notice());
+        notice.or_else(command).or_else(question).or_else(plan)
     }
 
     fn note(&mut self, text: &str) {
@@ -238,101 +268,16 @@ impl Room<'_> {
         self.draw();
     }
 
-    async fn event(&mut self, event: Event) -> Option<Exit> {
-        match event {
-            Event::Key(key) => {
-                let leave = match keys::meaning(key)? {
-                    keys::Key::Suspend => {
-                        suspend::ask();
-                        None
-                    }
-                    key => self.key(key).await,
-                };
-                self.draw();
-                leave
-            }
-            Event::Paste(text) => {
-                if self.questions.take_keys() {
-                    self.questions.paste(&text);
-                } else {
-                    self.line.paste(text);
-                }
-                self.draw();
-                None
-            }
-            Event::Resize(..) => {
-                self.draw();
-                None
-            }
-            Event::FocusGained | Event::FocusLost | Event::Mouse(_) => None,
-        }
-    }
-
-    async fn key(&mut self, key: keys::Key) -> Option<Exit> {
-        if self.questions.take_keys() {
-            if key != keys::Key::Interrupt {
-                self.pressed = None;
-                self.notice = None;
-            }
-            return self.answer_key(key).await;
-        }
-        if key == keys::Key::Escape {
-            self.turn_to_question();
-        }
-        let wish = self.line.key(key);
-        if wish != Wish::Interrupt {
-            self.pressed = None;
-            self.notice = None;
-        }
-        match wish {
-            Wish::Nothing => None,
-            Wish::Send(text) => self.send(&text).await,
-            Wish::Interrupt => self.interrupt().await,
-            Wish::Leave if self.round.is_none() => Some(Exit::Done),
-            Wish::Leave => {
-                self.notice = Some("Ctrl-C stops the round, and leaves when it is pressed again.");
-                None
-            }
-            Wish::Redraw => {
-                self.screen.wipe();
-                None
-            }
-        }
-    }
-
-    async fn interrupt(&mut self) -> Option<Exit> {
-        let was_asked = self.round.as_ref().is_some_and(|round| round.stops == Stops::Asked);
-        if was_asked {
-            return Some(Exit::Cancelled);
-        }
-        if let Some(pressed) = &self.pressed {
-            return Some(pressed.exit);
-        }
-        let exit = self.exit();
-        self.pressed = Some(Pressed { at: Instant::now(), exit });
-        if self.round.is_some() {
-            self.notice = Some("Stopping. Ctrl-C again leaves.");
-            self.stop().await;
-        } else {
-            self.notice = Some("Press Ctrl-C again to leave.");
-        }
-        None
-    }
-
-    /// Stops the round.
-    async fn stop(&mut self) {
-        let (Some(round), Some(session)) = (&mut self.round, self.talk.session()) else { return };
-        round.stops = Stops::Asked;
-        if let Err(failure) = self.talk.cancel(session).await {
-            self.fail(&failure);
-        }
-    }
-
-    async fn send(&mut self, text: &str) -> Option<Exit> {
+    async fn send(&mut self, taken: Taken) -> Option<Exit> {
         let rest = self.voice.rest();
         self.say(rest);
-        let mut lines = voice::echo(text, self.colour);
-        match commands::parse(text) {
+        let mut lines = voice::echo(&taken.shown, self.colour);
+        if let Some(command) = commands::own(&taken.text) {
+            self.say(lines);
+            self.run_command(command);
+            return None;
+        }
+        match commands::parse(&taken.text) {
             Ok(Typed::Command(Command::Quit)) => return Some(self.exit()),
             Ok(Typed::Command(command)) => {
                 self.say(lines);
@@ -343,12 +288,14 @@ impl Room<'_> {
                 self.say(rest);
             }
             Ok(Typed::Message(message)) => {
+                let Attached { text, notes } = self.talk.composed(&message);
                 if self.round.is_some() {
                     lines.push(self.colour.paint("2", "  (heard at the next step)"));
                 }
+                lines.extend(notes.iter().map(|note| self.colour.paint("2", &format!("  ({note})"))));
                 lines.push(String::new());
                 self.say(lines);
-                self.message(&message).await;
+                self.message(&text).await;
             }
             Err(words) => {
                 self.say(lines);
@@ -361,13 +308,18 @@ impl Room<'_> {
     }
 
     async fn message(&mut self, text: &str) {
+        self.plan = None;
         if let (Some(_), Some(session)) = (&self.round, self.talk.session()) {
-            if let Err(failure) = self.talk.tell(session, text).await {
-                self.fail(&failure);
+            match self.talk.tell(session, text).await {
+                Ok(()) => self.talk.forget_kept(),
+                Err(failure) => self.fail(&failure),
             }
             return;
         }
         let said = self.talk.say(text).await;
+        if said.is_ok() {
+            self.talk.forget_kept();
+        }
         self.begin(said);
     }
 
@@ -421,6 +373,9 @@ impl Room<'_> {
 
     async fn ended(&mut self, ending: Result<Ending, RunError>) {
         self.catch_up().await;
+        if let Some(view) = &self.talk.view {
+            self.questions.ended(view, &ending);
+        }
         self.round = None;
         self.notice = None;
         let mut lines = match &ending {
@@ -435,6 +390,9 @@ impl Room<'_> {
             self.note(&format!("{label} goes on by itself as {session}"));
             self.apart.insert(session.clone(), label);
         }
+        let has_answer = ending
+            .as_ref()
+            .is_ok_and(|ending| ending.outcome.status == Status::Done && !ending.outcome.text.is_empty());
         let was_cancelled =
             ending.as_ref().is_ok_and(|ending| matches!(ending.outcome.status, Status::Cancelled { .. }));
         if self.talk.has_unheard_words().await {
@@ -444,6 +402,8 @@ impl Room<'_> {
                 let said = self.talk.go_on().await;
                 self.begin(said);
             }
+        } else if has_answer {
+            self.offer_approval().await;
         }
         self.draw();
     }
@@ -478,7 +438,9 @@ impl Room<'_> {
                 self.note(&voice::announced(&label, outcome));
                 continue;
             }
-            for (name, words) in finish::asked(&*store, &session).await {
+            let tree = finish::tree_of(&*store, &session).await;
+            self.questions.call(&tree);
+            for (name, words) in finish::asked(&tree) {
                 if self.told.insert(name) {
                     self.note(&words);
                 }
@@ -494,15 +456,15 @@ fn frame<'a>(
     voice: &Voice,
     line: &Line,
     questions: &Questions,
-    notice: Option<&'static str>,
+    notice: Option<&'a str>,
 ) -> Frame<'a> {
     let columns = terminal::size().0.saturating_sub(1);
     let view = talk.view.as_ref().filter(|_| round.is_some());
-    let question = view.and_then(|view| questions.layout(&view.tree, talk.colour(), columns));
+    let question = view.and_then(|view| questions.layout(&view.tree, columns));
     Frame {
         view,
         pending: voice.pending(PENDING),
-        notice: notice.or(questions.notice()),
+        notice,
         line: question.unwrap_or_else(|| line.layout(columns, Screen::line_rows())),
     }
 }

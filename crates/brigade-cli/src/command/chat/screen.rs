@@ -6,6 +6,7 @@ use crate::keyboard::RawTerminal;
 use crate::keyboard::editor::Layout;
 use crate::output;
 use crate::progress::{Footer, LiveTree};
+use crate::render::filled;
 use crate::terminal::{self, Colour};
 use brigade_core::SessionId;
 
@@ -72,10 +73,10 @@ impl Screen {
 
     fn set<'a>(&mut self, frame: Frame<'a>) -> Option<&'a View> {
         let Layout { mut lines, cursor: (row, column) } = frame.line;
-        let above = usize::from(frame.notice.is_some());
-        if let Some(notice) = frame.notice {
-            lines.insert(0, self.colour.paint("2", notice));
-        }
+        let columns = terminal::size().0.saturating_sub(1);
+        let notice = frame.notice.map_or_else(Vec::new, |notice| filled(notice.split(' '), " ", columns));
+        let above = notice.len();
+        lines.splice(0..0, notice.iter().map(|line| self.colour.paint("2", line)));
         self.tree.set_header(frame.pending);
         self.tree.set_footer(Some(Footer { lines, cursor: Some((row + above, column)) }));
         frame.view

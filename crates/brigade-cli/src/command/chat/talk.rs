@@ -4,14 +4,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use brigade::mcp::Servers;
-use brigade::{Asks, Prepared, RunError, Runtime, Store, StoreError, Workspace};
+use brigade::tool::Files;
+use brigade::{Asks, Prepared, RunError, Runtime, Store, StoreError};
 use brigade_core::delegation::Waiting;
 use brigade_core::permission::Mode;
 use brigade_core::view::Doing;
 use brigade_core::{Event, Record, SessionId};
 
-use super::super::run::{begin, named_agent};
+use super::super::run::{Assignment, begin, named_agent};
 use super::super::tell::{GLANCE, GLANCES, is_run};
+use super::answers::{self, NO_SESSION};
+use super::attach::{Attached, attach};
 use crate::args::{Chat, Flags, Global, OutputFormat};
 use crate::engine;
 use crate::failure::Failure;
@@ -36,6 +39,8 @@ pub(super) struct Talk {
     pub(super) beside: HashSet<SessionId>,
     /// What was said before this chat.
     pub(super) earlier: Vec<Record>,
+    /// What the user did since the last message, which the agent reads with the next one.
+    kept: Vec<String>,
 }
 
 /// What became of something that was said.
@@ -57,7 +62,7 @@ impl Talk {
         let store = engine::store(&settings)?;
         let session = match &resume {
             Some(id) => Some(named::session(&*store, id).await?),
-            None if last => Some(last_session(&*store, &settings).await?),
+            None if last => Some(named::last_in_folder(&*store, &settings.folder, "brigade chat").await?),
             None => None,
         };
         let settings = match &session {
@@ -66,7 +71,7 @@ impl Talk {
         };
         let settings = suited(settings, &global);
         let servers = engine::servers(&settings).await?;
-        let runtime = engine::runtime(&settings, store.clone(), &servers)?;
+        let runtime = engine::runtime(&settings, store.clone(), &servers).await?;
         let mut talk = Talk {
             global,
             flags,
@@ -77,6 +82,7 @@ impl Talk {
             view: None,
             beside: HashSet::new(),
             earlier: Vec::new(),
+            kept: Vec::new(),
         };
         match &session {
             Some(session) => talk.load(session).await?,
@@ -133,10 +139,67 @@ impl Talk {
             .map_or(self.settings.permissions.mode, |own| own.permissions.mode)
     }
 
+    /// Whether the last round was in mode `plan`, and its agent may have another one.
+    pub(super) async fn can_leave_plan(&self) -> bool {
+        let Some(session) = self.session() else { return false };
+        let Ok(Some((Some(authority), agent))) = engine::recorded(&*self.store, session).await else {
+            return false;
+        };
+        authority.permissions.mode == Mode::Plan && agent.is_some_and(|agent| agent.mode != Some(Mode::Plan))
+    }
+
+    /// A message with the files that it names, and with what the user did since the last one.
+    pub(super) fn composed(&self, text: &str) -> Attached {
+        let settings = self.runtime.settings();
+        let permissions = Arc::new(settings.permissions.clone());
+        let files = Files::new(settings.workspace.clone(), permissions, [String::new()].into());
+        let mut attached = attach(text, &files);
+        for kept in &self.kept {
+            attached.text.push_str(&format!("\n\n{kept}"));
+        }
+        attached
+    }
+
+    /// Keeps something for the next message.
+    pub(super) fn keep_for_next(&mut self, text: String) {
+        self.kept.push(text);
+    }
+
+    /// The message was sent.
+    pub(super) fn forget_kept(&mut self) {
+        self.kept.clear();
+    }
+
+    /// Makes a round ready that replaces the conversation by a summary.
+    pub(super) async fn compact(&mut self) -> Result<Prepared, Failure> {
+        let session = self.session().cloned().ok_or_else(|| Failure::usage(NO_SESSION))?;
+        let more = engine::more(&self.settings, &self.flags);
+        self.runtime.prepare_compact(&session, more).await.map_err(Failure::from)
+    }
+
+    /// Undoes the file edits of the last round, and says so. The agent hears of it with the next message.
+    pub(super) async fn undo(&mut self) -> Result<String, Failure> {
+        let session = self.session().cloned().ok_or_else(|| Failure::usage(NO_SESSION))?;
+        let undone = brigade::undo(&*self.store, &session, &self.runtime.settings().workspace).await?;
+        if let Some(words) = answers::undone_for_agent(&undone) {
+            self.keep_for_next(words);
+        }
+        Ok(answers::undone(&undone))
+    }
+
+    /// Leaves the session, so that the next message begins another one. Returns the one that was left.
+    pub(super) fn leave_session(&mut self) -> Option<SessionId> {
+        self.beside.clear();
+        self.earlier.clear();
+        self.kept.clear();
+        self.view.take().map(|view| view.root)
+    }
+
     /// Says something: starts the session, or asks for its next round.
     pub(super) async fn say(&mut self, text: &str) -> Result<Said, Failure> {
         let Some(session) = self.session().cloned() else {
-            let round = begin(&self.runtime, &self.settings, &self.flags, text).await?;
+            let task = Assignment::new(text);
+            let round = begin(&self.runtime, &self.settings, &self.flags, &task).await?;
             self.view = Some(View::new(round.session().clone()));
             return Ok(Said::Runs(round));
         };
@@ -201,8 +264,9 @@ impl Talk {
         let settings = engine::at_home(&self.global, &flags, &*self.store, session).await?;
         let settings = suited(settings, &self.global);
         self.servers = engine::servers(&settings).await?;
-        self.runtime = engine::runtime(&settings, self.store.clone(), &self.servers)?;
+        self.runtime = engine::runtime(&settings, self.store.clone(), &self.servers).await?;
         (self.settings, self.flags) = (settings, flags);
+        self.kept.clear();
         self.load(session).await
     }
 
@@ -223,7 +287,7 @@ impl Talk {
         };
         engine::check_model(&settings)?;
         let settings = suited(settings, &self.global);
-        self.runtime = engine::runtime(&settings, self.store.clone(), &self.servers)?;
+        self.runtime = engine::runtime(&settings, self.store.clone(), &self.servers).await?;
         (self.settings, self.flags) = (settings, flags);
         Ok(())
     }
@@ -258,23 +322,4 @@ pub(super) fn beside(record: &Record) -> Option<&SessionId> {
         }
         _ => None,
     }
-}
-
-/// The session at the top of a tree in this folder in which something happened last.
-async fn last_session(store: &dyn Store, settings: &Settings) -> Result<SessionId, Failure> {
-    let here = Workspace::open(&settings.folder).map_err(|error| {
-        Failure::usage(format!("{} cannot be worked in: {error}", settings.folder.display()))
-    })?;
-    let mut roots = store.roots().await?;
-    roots.retain(|summary| summary.root.is_root());
-    roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
-    for summary in roots {
-        if engine::recorded_folder(store, &summary.root).await?.is_some_and(|folder| folder == here.root()) {
-            return Ok(summary.root);
-        }
-    }
-    Err(Failure::usage(format!(
-        "there is no session in {} yet; start one with: brigade chat",
-        here.root().display()
-    )))
 }

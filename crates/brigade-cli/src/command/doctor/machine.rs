@@ -8,7 +8,7 @@ use brigade_sandbox::{Abilities, Cgroups, End, Job, Namespaces, ResourceLimits};
 use super::{Finding, wait_for};
 use crate::engine;
 use crate::failure::Failure;
-use crate::settings::{Environment, Settings};
+use crate::settings::{Environment, Settings, Withheld};
 use crate::terminal::{self, Colour};
 
 /// A guard that takes longer makes every command slow.
@@ -26,7 +26,7 @@ pub(super) fn guard(settings: &Settings) -> Result<Finding, Failure> {
     let job = Job {
         command: "true".to_owned(),
         directory: settings.folder.clone(),
-        environment: settings.environment.shell.clone(),
+        environment: settings.command_environment(),
         time_limit: Duration::from_secs(10),
         output_limit: 1024,
         limits: ResourceLimits::default(),
@@ -51,6 +51,34 @@ pub(super) fn guard(settings: &Settings) -> Result<Finding, Failure> {
         }
         Err(error) => Finding::problem(error.to_string(), cure),
     })
+}
+
+/// Which variables commands get, and which are withheld.
+pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
+    let count = settings.command_environment().len();
+    let mut findings = vec![Finding::ok(format!("commands get {count} of your environment variables"))];
+    let withheld = settings.shell.all_withheld(&settings.environment, |name| settings.has_key_in(name));
+    let reasons = [
+        (Withheld::Name, "their names look like secrets"),
+        (Withheld::Value, "their values contain a password"),
+        (Withheld::Provider, "they have the key of a provider"),
+        (Withheld::Own, "they configure Brigade"),
+        (Withheld::Denied, "shell.deny_env names them"),
+    ];
+    for (reason, words) in reasons {
+        let names: Vec<&str> =
+            withheld.iter().filter(|(_, because)| *because == reason).map(|(name, _)| *name).collect();
+        if !names.is_empty() {
+            findings.push(Finding::note(format!("withheld, because {words}: {}", names.join(", "))));
+        }
+    }
+    findings.extend(settings.shell.missing(&settings.environment).into_iter().map(|name| {
+        Finding::warn(
+            format!("shell.env names {name}, which is not set"),
+            format!("Set it before you start brigade: export {name}=…"),
+        )
+    }));
+    findings
 }
 
 /// What the kernel offers, and that it is not used.
@@ -92,10 +120,13 @@ pub(super) fn terminal(environment: &Environment) -> Vec<Finding> {
     };
     let (columns, rows) = terminal::size();
     let mut findings = vec![Finding::ok(format!("{columns} columns, {rows} rows, {colours}"))];
-    findings.push(match locale(&environment.shell) {
-        Some(locale) if is_utf8(locale) => Finding::ok(format!("the locale {locale} is UTF-8")),
+    findings.push(match locale(|name| environment.variable(name)) {
+        Some(locale) if is_utf8(&locale) => Finding::ok(format!("the locale {locale} is UTF-8")),
         locale => Finding::warn(
-            format!("the locale {} is not UTF-8: trees may look broken", locale.unwrap_or("(none)")),
+            format!(
+                "the locale {} is not UTF-8: trees may look broken",
+                locale.as_deref().unwrap_or("(none)")
+            ),
             "export LC_ALL=C.UTF-8",
         ),
     });
@@ -103,9 +134,9 @@ pub(super) fn terminal(environment: &Environment) -> Vec<Finding> {
 }
 
 /// The locale of characters: of three variables, the first that is set.
-fn locale(variables: &[(String, String)]) -> Option<&str> {
-    let value = |name: &str| variables.iter().find(|(known, value)| known == name && !value.is_empty());
-    ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| value(name)).map(|(_, value)| value.as_str())
+fn locale(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let value = |name: &&str| variable(name).filter(|value| !value.is_empty());
+    ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(value)
 }
 
 fn is_utf8(locale: &str) -> bool {
@@ -120,9 +151,8 @@ mod tests {
     #[test]
     fn the_first_variable_that_is_set_says_the_locale() {
         let of = |variables: &[(&str, &str)]| {
-            let variables: Vec<(String, String)> =
-                variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            locale(&variables).map(is_utf8)
+            let value = |name: &str| variables.iter().find(|(known, _)| *known == name);
+            locale(|name| value(name).map(|(_, value)| (*value).to_owned())).map(|locale| is_utf8(&locale))
         };
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[("LANG", "de_DE.UTF-8")]), Some(true));

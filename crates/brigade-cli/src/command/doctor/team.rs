@@ -1,11 +1,16 @@
 //! Agents, skills, and the rules for tools.
 
+use std::sync::Arc;
+
 use brigade::Toolbox;
 use brigade::agents::{self, ProblemKind};
+use brigade::store::MemoryStore;
 use brigade_core::permission::Rule;
 
-use super::Finding;
+use super::{Finding, wait_for};
 use crate::engine;
+use crate::failure::Failure;
+use crate::presets;
 use crate::project;
 use crate::settings::{McpServer, Settings};
 
@@ -25,6 +30,31 @@ pub(super) fn agents(settings: &Settings) -> Vec<Finding> {
         ),
     }));
     findings
+}
+
+/// The instruction files that agents follow, and those that are not used.
+pub(super) fn instructions(settings: &Settings) -> Result<Vec<Finding>, Failure> {
+    // What is wrong with the store is said elsewhere.
+    let store = engine::store_to_read(settings).unwrap_or_else(|_| Arc::new(MemoryStore::new()));
+    let found = match wait_for(project::instructions(settings, &*store))? {
+        Ok(found) => found,
+        Err(failure) => {
+            return Ok(vec![Finding::problem(failure.to_string(), "No run starts before that is mended")]);
+        }
+    };
+    let mut findings: Vec<Finding> =
+        found.used.iter().map(|path| Finding::ok(path.display().to_string())).collect();
+    if findings.is_empty() {
+        findings.push(Finding::ok("none"));
+    }
+    findings.extend(found.problems.into_iter().map(|problem| {
+        let cure = match problem.accept {
+            Some(command) => format!("Look at it, and accept it with: {command}"),
+            None => "Make it a shorter file of that folder".to_owned(),
+        };
+        Finding::warn(format!("{} {}", problem.path.display(), problem.cause), cure)
+    }));
+    Ok(findings)
 }
 
 /// The skills, and the folders that are none.
@@ -59,6 +89,9 @@ pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
         Err(failure) => Finding::problem(failure.to_string(), "Mend the rule; as it is, it protects nothing"),
     });
     findings.extend(for_nobody);
+    let unknown = presets::unknown_tools(settings, &tools).into_iter();
+    findings
+        .extend(unknown.map(|what| Finding::warn(what, "Correct the name, or remove it from the preset")));
     findings
 }
 

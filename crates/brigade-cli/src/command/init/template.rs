@@ -3,7 +3,8 @@
 use brigade_core::permission::Mode;
 use toml::Value;
 
-use super::Place;
+use super::questions::Server;
+use super::{CUSTOM, Place};
 use crate::suggest;
 
 const HEAD: &str = "\
@@ -71,8 +72,23 @@ const OF_THE_PERSON: &str = r#"
 #enabled = false
 "#;
 
+/// The section of providers in the file.
+const PROVIDERS: &str = "[providers]\n";
+
+/// The line for a server of the user.
+fn provider(server: &Server) -> String {
+    let text = |text: &str| Value::String(text.to_owned()).to_string();
+    let key = server.key.as_deref().map(|key| format!(", api_key_env = {}", text(key))).unwrap_or_default();
+    format!("{CUSTOM} = {{ kind = \"openai\", base_url = {}{key} }}\n", text(&server.base_url))
+}
+
 /// The whole file.
-pub(super) fn config(place: Place, model: Option<&str>, mode: Option<Mode>) -> String {
+pub(super) fn config(
+    place: Place,
+    model: Option<&str>,
+    mode: Option<Mode>,
+    server: Option<&Server>,
+) -> String {
     let head = match place {
         Place::Home => HEAD,
         Place::Project => PROJECT_HEAD,
@@ -82,6 +98,10 @@ pub(super) fn config(place: Place, model: Option<&str>, mode: Option<Mode>) -> S
         Place::Project => "",
     };
     let text = |text: &str| Value::String(text.to_owned()).to_string();
+    let own = match server {
+        Some(server) => own.replacen(PROVIDERS, &format!("{PROVIDERS}{}", provider(server)), 1),
+        None => own.to_owned(),
+    };
     let model = match model {
         Some(model) => format!("model = {}", text(model)),
         None => format!("#model = {}", text(&suggest::model("anthropic").unwrap_or_default())),

@@ -64,7 +64,7 @@ struct Entry {
     state: SessionState,
     agent: String,
     task: String,
-    /// Where the words were found, if not in the task.
+    /// Where the words were found, or the agent, if not in the task and in the agent of this session.
     found: Option<String>,
     problem: Option<String>,
     agents: u64,
@@ -79,13 +79,9 @@ pub(super) async fn find(store: &dyn Store, list: &SessionsList, most: Most) -> 
     let (all, id_length) = (summaries.len(), telling_length(&summaries));
     let mut entries = Vec::new();
     let mut has_more = false;
-    let is_meant = |entry: &Entry| {
-        let is_old = since.is_some_and(|since| entry.at.is_none_or(|at| at < since));
-        let is_other = list.agent.as_deref().is_some_and(|agent| !same_name(agent, &entry.agent));
-        !is_old && !is_other
-    };
+    let is_recent = |entry: &Entry| since.is_none_or(|since| entry.at.is_some_and(|at| at >= since));
     let all_entries = summaries.iter().map(|summary| (summary, Entry::new(summary)));
-    let mut meant = all_entries.filter(|(_, entry)| is_meant(entry)).peekable();
+    let mut meant = all_entries.filter(|(_, entry)| is_recent(entry)).peekable();
     'pages: while meant.peek().is_some() {
         let page: Vec<(&RootSummary, Entry)> = meant.by_ref().take(PAGE).collect();
         let roots = page.iter().map(|(summary, _)| summary.root.clone()).collect();
@@ -95,13 +91,19 @@ pub(super) async fn find(store: &dyn Store, list: &SessionsList, most: Most) -> 
             if !list.status.is_empty() && !list.status.contains(&entry.state) {
                 continue;
             }
-            if let Some(words) = &words
-                && words.within(&entry.task).is_none()
+            if let Some(agent) = &list.agent
+                && !same_name(agent, &entry.agent)
             {
-                entry.found = words.in_tree(store, &summary.root).await;
+                entry.found = worked_below(store, &summary.root, agent).await;
                 if entry.found.is_none() {
                     continue;
                 }
+            }
+            if let Some(words) = &words
+                && words.within(&entry.task).is_none()
+            {
+                let Some(found) = words.in_tree(store, &summary.root).await else { continue };
+                entry.found = Some(found);
             }
             if matches!(most, Most::AtMost(most) if entries.len() >= most) {
                 has_more = true;
@@ -115,6 +117,20 @@ pub(super) async fn find(store: &dyn Store, list: &SessionsList, most: Most) -> 
         }
     }
     Ok(Listing { entries, has_more, all, id_length })
+}
+
+/// The first session below this one that the agent ran, and its task. Sessions that cannot be read are skipped.
+async fn worked_below(store: &dyn Store, root: &SessionId, agent: &str) -> Option<String> {
+    for session in store.sessions(root).await.unwrap_or_default() {
+        let Ok((records, _)) = store.read_prefix(&session).await else { continue };
+        if let Some(Event::Started { delegation, .. }) = records.first().map(|record| &record.event)
+            && same_name(agent, render::label(delegation))
+        {
+            let (label, task) = (safe::line(render::label(delegation)), safe::line(delegation.task.as_str()));
+            return Some(format!("{label} {session}: {}", fit(&task, MAX_TASK)));
+        }
+    }
+    None
 }
 
 fn same_name(one: &str, other: &str) -> bool {

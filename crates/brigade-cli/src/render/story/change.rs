@@ -80,7 +80,8 @@ fn written(call: &Call<'_>, contents: &mut Contents) -> Option<Change> {
 }
 
 impl Change {
-    fn between(before: &str, after: &str, remark: Option<&'static str>) -> Change {
+    /// The difference between two contents of a file.
+    pub(crate) fn between(before: &str, after: &str, remark: Option<&'static str>) -> Change {
         let diff = TextDiff::configure().algorithm(Algorithm::Myers).timeout(LIMIT).diff_lines(before, after);
         Change::new(diff.unified_diff().context_radius(3).to_string(), remark)
     }

@@ -16,6 +16,11 @@ pub(in crate::settings) static ROOT: &[Key] = &[
     ("model", Text, "The model of agents that name none: PROVIDER/MODEL, or script:FILE for a scripted one"),
     ("fallbacks", Texts, "Models that take over, one after the other, where the model fails for good"),
     ("default_agent", Text, "The agent that takes a task where no other is named"),
+    (
+        "notify",
+        Text,
+        "A command that is run when a question opens or a run ends; variables NOTIFY_… say what happened",
+    ),
     ("store", Text, "Where sessions are kept: `sqlite` is the usual place, anything else is a path"),
     ("agents", Section(&[("paths", Texts, "More folders with agent files")]), "Where agents are looked for"),
     ("skills", Section(&[("paths", Texts, "More folders with skills")]), "Where skills are looked for"),
@@ -75,6 +80,18 @@ pub(in crate::settings) static ROOT: &[Key] = &[
         "What agents may do; deny beats ask beats allow",
     ),
     (
+        "shell",
+        Section(&[
+            (
+                "env",
+                Texts,
+                "Variables that commands get although they look like secrets, such as DATABASE_URL or AWS_*",
+            ),
+            ("deny_env", Texts, "Variables that commands do not get; this beats `env`"),
+        ]),
+        "The environment of commands: yours without secrets, changed by these lists",
+    ),
+    (
         "web",
         Section(&[
             ("allow_loopback", Flag, "Whether web_fetch may read from this machine"),
@@ -122,7 +139,7 @@ const FIGURES: Kind = Section(&[
 
 const SWARM: Kind = Section(&[
     ("enabled", Flag, "Whether `delegate` is offered"),
-    ("max_depth", Number, "How deep agents may delegate; 1 is the lead only"),
+    ("max_depth", Number, "How deep agents may delegate; 1 is the lead only, 0 nobody"),
     ("max_concurrent", Number, "How many children of `delegate` may be active at once"),
     ("adhoc_prompt", Text, "The prompt of roles that are not prepared, with {role} in it"),
     ("keep", KEEP, KEEP_ABOUT),
@@ -144,16 +161,20 @@ const ROLE: Kind = Section(&[
 const SUBAGENT: Kind = Section(&[
     ("max_depth", Number, "How deep agents may go, the root counted"),
     ("default_max_turns", Number, "Model calls of a child where a call names no other number"),
-    ("output_max_size", Number, "How many bytes of a report the caller reads"),
+    ("output_max_size", Number, "How many bytes of a report the caller reads, at least 1"),
     ("keep", KEEP, KEEP_ABOUT),
 ]);
 
 const SPAWN: Kind = Section(&[
     ("max_depth", Number, "How deep agents may go"),
     ("default_max_turns", Number, "Model calls of a child where a call names no other number"),
-    ("server", Text, "The server that runs children, by its name in acp.servers"),
+    (
+        "server",
+        Text,
+        "The server that `subagent_delegate` asks if a call names none, by its name in acp.servers",
+    ),
     ("agent", Text, "The agent of that server"),
-    ("system_prompt", Text, "What children are told"),
+    ("system_prompt", Text, "The system prompt of `subagent_spawn` if a call has none"),
 ]);
 
 const LIMITS: Kind = Section(&[

@@ -80,7 +80,9 @@ impl Offer {
             Key::Set(variable) => environment.secret(variable),
             Key::Unneeded | Key::Missing(_) => None,
         };
-        Endpoint::new(&self.name, &self.base_url, key).map_err(|error| error.to_string())
+        Endpoint::new(&self.name, &self.base_url, key)
+            .and_then(|endpoint| endpoint.with_proxies(&environment.proxies()))
+            .map_err(|error| error.to_string())
     }
 }
 

@@ -156,7 +156,7 @@ fn figures_blanks_and_what_is_left_out_do_not_matter() {
 #[track_caller]
 fn check(name: &str) {
     let home = Home::new();
-    for file in ["hello.toml", "parts.toml", "count.toml", "notes.txt"] {
+    for file in ["hello.toml", "parts.toml", "count.toml", "json.toml", "notes.txt"] {
         home.write(&format!("work/{file}"), &page(&format!("docs/guide/{file}")));
     }
     let page = page(&format!("docs/guide/{name}.md"));

@@ -228,6 +228,21 @@ fn c07_delegate_disabled() {
     }
 }
 
+/// The caller is not a sub-agent, so the text does not speak of recursion.
+#[test]
+fn c07_max_depth_0_disables_delegation() {
+    let swarm = SwarmConfig { max_depth: 0, ..presets() };
+    for arguments in [GOOD, "{}", "no json"] {
+        let refusal = parse(&swarm, arguments).unwrap_err();
+        assert_eq!(refusal, "Delegation is disabled in configuration (swarm.max_depth is 0)");
+    }
+    assert!(!is_offered(&swarm, 0, &root()));
+    assert!(swarm.parse(1, &root(), GOOD).unwrap_err().contains("recursion"), "a sub-agent is at the limit");
+    let flat = Authority { deepest: 0, ..root() };
+    let refusal = presets().parse(0, &flat, GOOD).unwrap_err();
+    assert_eq!(refusal, "Delegation is disabled in configuration (limits.max_depth is 0)");
+}
+
 #[test]
 fn c08_preset_found_case_insensitive() {
     let swarm = presets();
@@ -297,15 +312,21 @@ fn c09_adhoc_prompt_names_the_role() {
     assert!(agent.prompt.contains("Security Auditor"));
     assert!(agent.prompt.contains("thorough"));
     assert!(agent.prompt.contains("result"));
-    assert!(agent.prompt.contains("`message`"));
+    // The sentence about `message` is added if the child has the tool.
+    assert_eq!(agent.guidance, Guidance::Role);
     // A preset without a prompt gets the same.
-    assert!(presets().agent(&call("Thinker", None)).prompt.contains("Thinker"));
+    let thinker = presets().agent(&call("Thinker", None));
+    assert!(thinker.prompt.contains("Thinker"));
+    assert_eq!(thinker.guidance, Guidance::Role);
+    // Nothing is added to what the user wrote.
+    assert_eq!(presets().agent(&call("Writer", None)).guidance, Guidance::None);
 }
 
 #[test]
 fn c09_adhoc_prompt_can_be_replaced() {
     let swarm = config(r#"{"adhoc_prompt": "Be {role}, a good {role}."}"#);
     assert_eq!(swarm.agent(&call("Poet", None)).prompt, "Be Poet, a good Poet.");
+    assert_eq!(swarm.agent(&call("Poet", None)).guidance, Guidance::None);
     // A role that looks like the placeholder is put in once, not again and again.
     assert_eq!(swarm.agent(&call("{role}", None)).prompt, "Be {role}, a good {role}.");
 }
@@ -551,6 +572,14 @@ fn a_malformed_whitelist_never_spawns() {
 }
 
 #[test]
+fn null_for_tools_is_absent() {
+    let without = parse(&presets(), GOOD).unwrap();
+    let null = parse(&presets(), r#"{"role":"Writer","task":"Write it","tools":null}"#).unwrap();
+    assert_eq!(null, without);
+    assert_eq!(given(&presets(), &null), set(&["read_file", "write_file"]));
+}
+
+#[test]
 fn a_whitelist_written_twice_never_spawns() {
     let twice = r#"{"role":"Writer","task":"x","tools":["read_file"],"tools":["shell"]}"#;
     assert!(parse(&presets(), twice).is_err());
@@ -684,6 +713,14 @@ fn the_schema_is_that_of_the_contract() {
     assert_eq!(spec.schema["properties"]["tools"]["items"]["type"], "string");
     for role in ["researcher", "Writer", "thinker"] {
         assert!(spec.description.contains(role));
+    }
+}
+
+#[test]
+fn the_description_gives_example_roles() {
+    for swarm in [presets(), SwarmConfig::default()] {
+        let description = swarm.spec(&[]).description;
+        assert!(description.contains("for example Researcher, Writer or Security Auditor."), "{description}");
     }
 }
 

@@ -180,6 +180,23 @@ fn c58_unknown_ids_and_missing_arguments() {
 }
 
 #[test]
+fn c53_the_name_of_a_folder_stands_for_the_id() {
+    let mut coder = Someone::knowing(&[named("coder"), named("my-agent")]);
+    let plan = |someone: &Someone, id: &str| {
+        let arguments = json!({ "agent_id": id, "task": "x" }).to_string();
+        Faces::default().plan(NAME, &someone.caller(), &arguments).map(|plan| plan.parts[0].agent.clone())
+    };
+    for written in ["my-agent", "My Agent", "MY-AGENT"] {
+        assert_eq!(plan(&coder, written), Ok(Some("my-agent".to_owned())), "{written}");
+    }
+    // No spelling reaches the caller itself, or what it may not name.
+    coder.agent = named("coder");
+    assert_eq!(plan(&coder, "Coder"), Err("Agent 'coder' not found".to_owned()));
+    coder.authority.agents = crate::grant::Names::Only(set(&["coder"]));
+    assert_eq!(plan(&coder, "My Agent"), Err("Agent 'my-agent' not found".to_owned()));
+}
+
+#[test]
 fn c58_failures_name_the_agent() {
     let output = rendered(Status::Failed { cause: "the model refuses".to_owned() }, "");
     assert!(output.is_error());

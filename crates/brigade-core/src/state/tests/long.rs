@@ -241,6 +241,29 @@ fn calls_of_a_refusal_are_not_run() {
 }
 
 #[test]
+fn an_agent_that_ends_after_a_denied_permission_is_incomplete() {
+    let denied = || {
+        let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn)]);
+        let reply = Reply { stop: crate::message::Stop::Denied, ..reply("I cannot.", &[]) };
+        story.then(Event::Replied { turn: 1, reply, spent: used(1), waited_ms: 0 });
+        story
+    };
+    let mut story = denied();
+    let done = Outcome::new(Status::Done, "I cannot.");
+    story.refuses(Event::Ended { outcome: done, spent: used(1) });
+    story.crash().next(incomplete(Which::Permission, "I cannot.")).ends();
+    // Words that came meanwhile are answered, and that answer counts.
+    let mut story = denied();
+    story.then(Event::Heard { from: Speaker::Person, text: "Do it without.".into() });
+    story.next(Step::CallModel(Purpose::Turn)).then(called(2, 1, Purpose::Turn)).then(replied(
+        2,
+        "Done.",
+        &[],
+    ));
+    story.next(Step::End(Outcome::new(Status::Done, "Done."))).ends();
+}
+
+#[test]
 fn a_failed_call_that_cost_more_than_the_grant_ends_the_round() {
     let mut story = Story::of([started(9, tokens_only(100)), called(1, 1, Purpose::Turn)]);
     let spent = Spent { overrun: tokens(50), ..used(150) };

@@ -63,6 +63,28 @@ fn compaction_forgets_the_files_that_it_drops() {
 }
 
 #[test]
+fn compaction_that_drops_the_read_leaves_a_part_of_an_edited_file() {
+    let mut story = Story::of([started(9, ROOMY)]);
+    let shown = [
+        file("a", "one", Extent::Whole),
+        file("a", "two", Extent::Inherited),
+        file("b", "one", Extent::Inherited),
+        file("c", "one", Extent::Whole),
+    ];
+    for (turn, seen) in (1..).zip(shown) {
+        calling(&mut story, turn, 1);
+        story.then(showed(turn, 0, seen));
+    }
+    assert_eq!(story.state.seen("a"), Some(&file("a", "two", Extent::Whole)), "all was seen, then edited");
+    assert_eq!(story.state.seen("b"), Some(&file("b", "one", Extent::Part)), "only the edit was seen");
+    story.then(Event::Compacted { summary: "short".into(), keep_from: 2 });
+    assert_eq!(story.state.seen("a"), Some(&file("a", "two", Extent::Part)), "the read is gone");
+    assert_eq!(story.state.seen("c"), Some(&file("c", "one", Extent::Whole)));
+    story.crash();
+    assert_eq!(story.state.seen("a"), Some(&file("a", "two", Extent::Part)));
+}
+
+#[test]
 fn seen_file_of_a_stored_event_is_optional() {
     let old = r#"{"type":"tool_ended","call":"1-0","output":{"text":"x","status":"ok"}}"#;
     let event: Event = serde_json::from_str(old).unwrap();

@@ -177,6 +177,11 @@ impl Flow {
         self.closed.is_none() && self.has_no_room()
     }
 
+    /// Whether requests have left the window because they are not answered.
+    pub(super) fn has_overdue(&self) -> bool {
+        self.overdue.has_any()
+    }
+
     fn has_no_room(&self) -> bool {
         self.in_flight as f64 >= self.window.floor()
     }

@@ -75,6 +75,11 @@ impl Overdue {
         self.left.remove(&number)
     }
 
+    /// Whether any request has left the window and is not over.
+    pub(super) fn has_any(&self) -> bool {
+        !self.left.is_empty()
+    }
+
     /// Whether the request has left the window.
     pub(super) fn has_left(&self, number: u64) -> bool {
         self.left.contains(&number)

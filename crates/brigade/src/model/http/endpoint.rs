@@ -11,6 +11,7 @@ use url::{Host, Position, Url};
 
 use super::super::gate::{Gate, Pace};
 use super::super::{About, Auth, ModelError, PriceList};
+use super::proxy::Proxies;
 use super::times::{Limits, Times};
 use super::wire::{Outgoing, Wire};
 use crate::secret::Secret;
@@ -23,8 +24,9 @@ const LEAST_KEY: usize = 6;
 /// In replies a key is hidden from this length on, and only with letters and digits: a shorter one may be a word that is meant.
 const LEAST_KEY_IN_REPLY: usize = 16;
 
-/// Where a provider is. All clones share one gate and one pool of connections. Redirects and proxies are not followed, so that a
-/// key goes to the address that the person wrote and to no other.
+/// Where a provider is. All clones share one gate and one pool of connections. Redirects are not followed, so that a key
+/// goes to the address that the user wrote and to no other. A proxy is used only if [`Endpoint::with_proxies`] names
+/// one, and sees nothing of an encrypted request but the name of its host.
 #[derive(Debug, Clone)]
 pub struct Endpoint(Arc<Shared>);
 
@@ -74,6 +76,16 @@ pub enum EndpointError {
         /// Why.
         cause: String,
     },
+    /// The proxy cannot be used.
+    #[error(
+        "cannot reach the provider '{name}' through a proxy: {cause}. Change HTTPS_PROXY, or list the host of the provider in NO_PROXY"
+    )]
+    Proxy {
+        /// The provider.
+        name: String,
+        /// Why.
+        cause: String,
+    },
 }
 
 impl Place {
@@ -112,10 +124,24 @@ impl Endpoint {
         }
         let limits = times.resolve();
         let gate = Gate::new(pace, limits.longest_wait, limits.first_byte);
-        let wire = Wire::new(&base, limits.connect, gate.concurrency())
+        let wire = Wire::new(&base, None, limits.connect, gate.concurrency())
             .map_err(|cause| EndpointError::Client { name: name.clone(), cause })?;
         let prices = PriceList::built_in();
         Ok(Endpoint(Arc::new(Shared { name, base, host, key, limits, gate, prices, wire })))
+    }
+
+    /// The same provider, reached through the proxy that these settings name for it, if they name one.
+    pub fn with_proxies(mut self, proxies: &Proxies) -> Result<Endpoint, EndpointError> {
+        let name = || self.0.name.clone();
+        let proxy = proxies.for_address(&self.0.base);
+        let proxy = proxy.map_err(|cause| EndpointError::Proxy { name: name(), cause: cause.to_owned() })?;
+        if let Some(proxy) = proxy {
+            let Shared { base, limits, gate, .. } = &*self.0;
+            let wire = Wire::new(base, Some(proxy), limits.connect, gate.concurrency())
+                .map_err(|cause| EndpointError::Client { name: name(), cause })?;
+            Arc::make_mut(&mut self.0).wire = wire;
+        }
+        Ok(self)
     }
 
     /// The same provider, with another limit for one whole reply.
@@ -146,6 +172,11 @@ impl Endpoint {
 
     pub(super) fn wire(&self) -> &Arc<Wire> {
         &self.0.wire
+    }
+
+    /// Where its address leads.
+    pub(super) fn place(&self) -> Place {
+        place(&self.0.base)
     }
 
     /// What is known of a model here.

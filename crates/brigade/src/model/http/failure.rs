@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::super::ModelError;
 use super::super::gate::Why;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Place};
+use super::proxy::TunnelError;
 use super::wire::WireError;
 
 /// How much of a provider's message is shown.
@@ -152,13 +153,32 @@ pub(super) fn broken(endpoint: &Endpoint, error: WireError) -> ModelError {
             format!("no connection within {} (connect_timeout)", shown(endpoint.limits().connect))
         }
         WireError::Unreachable(cause) => cause,
+        WireError::Proxy(error) => return no_tunnel(name, &error),
         WireError::Broken(cause) => {
             return ModelError::Transient(format!("the connection to {name} broke off: {cause}"));
         }
     };
-    ModelError::Transient(format!(
-        "{name} cannot be reached: {cause}; check that it runs and that its base_url is right"
-    ))
+    let cure = match endpoint.place() {
+        Place::Here => "check that it runs and that its base_url is right",
+        Place::Elsewhere => "check your network connection and its base_url",
+    };
+    ModelError::Transient(format!("{name} cannot be reached: {cause}; {cure}"))
+}
+
+/// The proxy does not connect to the provider.
+fn no_tunnel(name: &str, error: &TunnelError) -> ModelError {
+    let cannot = |cure: &str| format!("cannot reach {name}: {error}. {cure}");
+    match error {
+        TunnelError::Unauthorised { .. } => ModelError::Fatal(cannot(
+            "Set HTTPS_PROXY to http://USER:PASSWORD@HOST:PORT, or list the host of the provider in NO_PROXY.",
+        )),
+        TunnelError::Refused { status: 400..=499, .. } => {
+            ModelError::Fatal(cannot("Ask for access, or list the host of the provider in NO_PROXY."))
+        }
+        TunnelError::Unreachable { .. } | TunnelError::Refused { .. } | TunnelError::NotHttp { .. } => {
+            ModelError::Transient(cannot("Check HTTPS_PROXY, or list the host of the provider in NO_PROXY."))
+        }
+    }
 }
 
 /// The reply took too long as a whole.

@@ -28,6 +28,7 @@ use tower_service::Service;
 use url::Url;
 
 use super::failure::innermost;
+use super::proxy::{Proxy, Tunnel, TunnelError};
 use crate::task::{AbortOnDrop, spawn};
 
 /// How long a connection is kept that nobody uses.
@@ -54,6 +55,8 @@ pub(super) enum WireError {
     Late,
     /// There is no connection.
     Unreachable(String),
+    /// The proxy opens no tunnel.
+    Proxy(TunnelError),
     /// It broke.
     Broken(String),
 }
@@ -70,6 +73,7 @@ pub(super) struct Wire {
 enum Connector {
     Plain(HttpConnector),
     Secure(HttpsConnector<HttpConnector>),
+    Tunnelled(HttpsConnector<Tunnel>),
 }
 
 #[derive(Default)]
@@ -116,7 +120,12 @@ impl Wake for Bell {
 
 impl Wire {
     /// Connections to this address; only so many are kept that nobody uses.
-    pub(super) fn new(base: &Url, connect_limit: Duration, most_unused: usize) -> Result<Arc<Wire>, String> {
+    pub(super) fn new(
+        base: &Url,
+        proxy: Option<Proxy>,
+        connect_limit: Duration,
+        most_unused: usize,
+    ) -> Result<Arc<Wire>, String> {
         let to = Uri::try_from(base.as_str()).map_err(|error| error.to_string())?;
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
@@ -126,10 +135,15 @@ impl Wire {
         #[cfg(target_os = "linux")]
         tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
         // Without TLS there is nothing to read certificates for.
-        let connector = match base.scheme() {
-            "http" => Connector::Plain(tcp),
-            _ => Connector::Secure(secure(tcp).map_err(|error| innermost(&error))?),
+        let connector = match (base.scheme(), proxy) {
+            ("http", _) => Ok(Connector::Plain(tcp)),
+            (_, Some(proxy)) => secure(Tunnel::new(tcp, proxy)).map(Connector::Tunnelled),
+            (_, None) => {
+                tcp.enforce_http(false);
+                secure(tcp).map(Connector::Secure)
+            }
         };
+        let connector = connector.map_err(|error| innermost(&error))?;
         Ok(Arc::new(Wire { to, connector, connect_limit, most_unused, unused: Mutex::default() }))
     }
 
@@ -156,11 +170,9 @@ impl Wire {
     }
 
     async fn connect(&self) -> Result<Connection, WireError> {
-        let unreachable = |error: &dyn Error| WireError::Unreachable(innermost(error));
         let connect = async {
-            let stream =
-                self.connector.connect(self.to.clone()).await.map_err(|error| unreachable(&*error))?;
-            http1::handshake(stream).await.map_err(|error| unreachable(&error))
+            let stream = self.connector.connect(self.to.clone()).await.map_err(unconnected)?;
+            http1::handshake(stream).await.map_err(|error| WireError::Unreachable(innermost(&error)))
         };
         let connected = tokio::time::timeout(self.connect_limit, connect).await;
         let (sender, connection) = connected.map_err(|_| WireError::Late)??;
@@ -229,15 +241,23 @@ impl Connector {
         match self {
             Connector::Plain(tcp) => Ok(MaybeHttpsStream::Http(tcp.clone().call(to).await?)),
             Connector::Secure(tls) => tls.clone().call(to).await,
+            Connector::Tunnelled(tls) => tls.clone().call(to).await,
         }
     }
 }
 
-fn secure(mut tcp: HttpConnector) -> std::io::Result<HttpsConnector<HttpConnector>> {
-    tcp.enforce_http(false);
+fn unconnected(error: Box<dyn Error + Send + Sync>) -> WireError {
+    match error.downcast::<TunnelError>() {
+        Ok(error) => WireError::Proxy(*error),
+        Err(error) => WireError::Unreachable(innermost(&*error)),
+    }
+}
+
+/// TLS over the connections of another connector.
+fn secure<C>(connector: C) -> std::io::Result<HttpsConnector<C>> {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let builder = HttpsConnectorBuilder::new().with_provider_and_platform_verifier(provider)?;
-    Ok(builder.https_only().enable_http1().wrap_connector(tcp))
+    Ok(builder.https_only().enable_http1().wrap_connector(connector))
 }
 
 impl Connection {
@@ -386,7 +406,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_nobody_uses_is_kept_for_a_while_and_then_closed() {
-        let wire = Wire::new(&address(wait), Duration::from_secs(5), 4).unwrap();
+        let wire = Wire::new(&address(wait), None, Duration::from_secs(5), 4).unwrap();
         assert_eq!(read(&wire).await, b"yes");
         assert!(wire.sweep());
         wire.unused().connections[0].used -= UNUSED;
@@ -396,7 +416,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_was_closed_meanwhile_is_not_used() {
-        let wire = Wire::new(&address(|_| {}), Duration::from_secs(5), 4).unwrap();
+        let wire = Wire::new(&address(|_| {}), None, Duration::from_secs(5), 4).unwrap();
         for _ in 0..3 {
             assert_eq!(read(&wire).await, b"yes");
             // With or without the time to notice it.
@@ -408,7 +428,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_that_is_given_up_takes_its_connection_along() {
-        let wire = Wire::new(&address(wait), Duration::from_secs(5), 4).unwrap();
+        let wire = Wire::new(&address(wait), None, Duration::from_secs(5), 4).unwrap();
         drop(wire.clone().send(request()).await.unwrap());
         assert!(wire.take().is_none());
         assert_eq!(read(&wire).await, b"yes", "the server is free for the next one");

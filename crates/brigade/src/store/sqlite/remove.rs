@@ -83,6 +83,7 @@ impl Ledger<'_> {
                     SELECT max(pos) AS pos FROM events WHERE session = ? UNION ALL SELECT pos FROM removed)",
             )?
             .execute(id)?;
+        self.keep_edits(session)?;
         connection.prepare_cached("DELETE FROM events WHERE session = ?")?.execute(id)?;
         let named = self.forget_names(session.as_str())?;
         if let Some(row) = lease_row(connection, session)? {

@@ -73,6 +73,26 @@ impl Files {
         rustix::fs::fsync(&folder).map_err(fail)
     }
 
+    /// Removes a file, if it still has the content that it is expected to have. Its folders stay.
+    pub fn remove(&self, path: &str, expected: Hash) -> Result<(), FileError> {
+        let given = self.workspace.given(path)?;
+        let fail = |errno: Errno| FileError::from_system(&given.shown, errno);
+        let real = self.place(&given)?;
+        let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
+            return Err(FileError::NotAFile { path: given.shown, what: "a folder" });
+        };
+        let folder = self
+            .workspace
+            .open_real(parent, FOLDER)
+            .map_err(|cause| FileError::from_system(&given.shown, cause))?;
+        let _writing = self.workspace.writing();
+        if self.current(&folder, name, &given)? != Some(expected) {
+            return Err(FileError::Changed { path: given.shown });
+        }
+        rustix::fs::unlinkat(&folder, name, AtFlags::empty()).map_err(fail)?;
+        rustix::fs::fsync(&folder).map_err(fail)
+    }
+
     /// Where a file to be written is or will be, judged by its name and by its place.
     fn place(&self, given: &Given) -> Result<PathBuf, FileError> {
         require_unprotected(given, Path::new(&given.lexical))?;

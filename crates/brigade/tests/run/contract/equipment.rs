@@ -296,13 +296,24 @@ async fn root_with_a_whitelist_gives_no_other_tool_to_children_it_makes_up() {
     }
 }
 
+/// A label is any text, so it is not refused; what the user sees tells it from the lead.
+#[tokio::test]
+async fn label_that_is_named_like_the_lead_is_told_from_it() {
+    let scene =
+        Scene::with(&[calls("boss", 1, &[helper("Boss"), spawn("lead")]), json!({ "text": "done" })], |_| {});
+    let boss = Agent { name: "Boss".to_owned(), ..agent("boss") };
+    let ending = scene.run_task(Task::new("go").agent(boss)).await;
+    let tree = scene.tree(&ending.session).await;
+    let helper = tree.node(&session_of(&tree, "Boss (sub-agent)")).unwrap();
+    assert_eq!(helper.metadata().unwrap()["subagent_label"], "Boss");
+    session_of(&tree, "lead (sub-agent)");
+}
+
 #[tokio::test]
 async fn role_that_is_named_like_the_lead_is_refused() {
     let roles = ["lead", "Lead", " LEAD ", "ｌｅａｄ", "Boss"];
-    let mut made_up: Vec<(&str, Value)> =
+    let made_up: Vec<(&str, Value)> =
         roles.iter().map(|role| ("delegate", json!({ "role": role, "task": "go" }))).collect();
-    made_up.push(helper("Boss"));
-    made_up.push(spawn("boss"));
     let scene = Scene::with(&[calls("boss", 1, &made_up), json!({ "text": "done" })], |_| {});
     let boss = Agent { name: "Boss".to_owned(), ..agent("boss") };
     let ending = scene.run_task(Task::new("go").agent(boss)).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use brigade::core::message::OutputStatus;
 use brigade::lifecycle::Lifecycle;
 use brigade::{Catalogue, SubagentCallbacks, SubagentInfo, Task};
 use serde_json::json;
@@ -90,15 +91,53 @@ async fn c66_c67_events_of_every_face_in_order_and_with_their_fields() {
             .collect();
         assert!(streamed.contains("some words in pieces"), "{streamed}");
         let called = events.iter().find_map(|event| match event {
-            Lifecycle::ToolCallStart { call, .. } => Some(call.name.as_str()),
+            Lifecycle::ToolCallStart { call, .. } => Some(call),
             _ => None,
         });
         let got = events.iter().find_map(|event| match event {
-            Lifecycle::ToolCallEnd { result, .. } => Some(result.text.as_str()),
+            Lifecycle::ToolCallEnd { result, .. } => Some(result),
             _ => None,
         });
-        assert_eq!((called, got), (Some("echo"), Some("ping")));
+        let (called, got) = (called.unwrap(), got.unwrap());
+        assert_eq!((called.name.as_str(), &called.arguments), ("echo", &json!({ "text": "ping" })));
+        assert_eq!((called.id.as_str(), got.id.as_str(), got.name.as_str()), ("1-0", "1-0", "echo"));
+        assert_eq!((got.text.as_str(), got.status), ("ping", OutputStatus::Ok));
     }
+}
+
+/// Calls that run at once end in any order: the id says which of them a result belongs to.
+#[tokio::test]
+async fn c67_results_name_the_call_that_they_belong_to() {
+    let pair = [
+        ("echo", json!({ "text": "one" })),
+        ("nothing_like_it", json!({})),
+        ("echo", json!({ "text": "two" })),
+    ];
+    let scene = Scene::new(&[
+        calls("lead", 1, &[spawn("child")]),
+        says("lead", "end"),
+        calls("child", 1, &pair),
+        says("child", "done"),
+    ]);
+    let (_, events) = scene.watched().await;
+    let mut results: Vec<(&str, &str, &str, OutputStatus)> = events
+        .iter()
+        .filter_map(|event| match event {
+            Lifecycle::ToolCallEnd { result, .. } => {
+                Some((result.id.as_str(), result.name.as_str(), &result.text[..3], result.status))
+            }
+            _ => None,
+        })
+        .collect();
+    results.sort_unstable_by_key(|(id, ..)| *id);
+    assert_eq!(
+        results,
+        [
+            ("1-0", "echo", "one", OutputStatus::Ok),
+            ("1-1", "nothing_like_it", "The", OutputStatus::Error),
+            ("1-2", "echo", "two", OutputStatus::Ok)
+        ]
+    );
 }
 
 #[tokio::test]
@@ -107,7 +146,11 @@ async fn c67_the_mode_of_a_single_generation_is_delegate() {
         calls(
             "lead",
             1,
-            &[spawn("nested"), ("subagent_delegate", json!({ "task": "go", "description": "one answer" }))],
+            &[
+                spawn("nested"),
+                ("subagent_delegate", json!({ "task": "go", "description": "one answer" })),
+                ("delegate", json!({ "role": "Poet", "task": "go" })),
+            ],
         ),
         json!({ "text": "done" }),
     ]);
@@ -120,10 +163,11 @@ async fn c67_the_mode_of_a_single_generation_is_delegate() {
             _ => None,
         })
         .collect();
-    assert_eq!(started, BTreeMap::from([("nested", "spawn"), ("one answer", "delegate")]));
+    assert_eq!(started, BTreeMap::from([("nested", "spawn"), ("one answer", "delegate"), ("Poet", "role")]));
     let mut ids: Vec<&str> = by_id(&events).into_keys().collect();
     ids.sort_unstable();
-    assert_eq!(ids, ["sub_1", "sub_2"]);
+    assert!(ids[0].starts_with("delegate:"), "the key of a role stays: {ids:?}");
+    assert_eq!(ids[1..], ["sub_1", "sub_2"]);
 }
 
 #[tokio::test]

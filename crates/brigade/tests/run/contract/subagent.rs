@@ -138,9 +138,9 @@ async fn c82_parallel_helpers_count_the_depth_of_who_calls() {
     }
 }
 
-/// The limit of agents stops some tasks of a call; the others count, and each has its entry.
+/// A call with more tasks than there are agents says so before it starts any.
 #[tokio::test]
-async fn parallel_tasks_that_the_budget_does_not_cover_fail_one_by_one() {
+async fn parallel_tasks_beyond_the_agent_budget_are_refused_together() {
     let tasks: Vec<Value> = (0..4)
         .map(|n| json!({ "label": format!("t{n}"), "task_prompt": "go", "allowed_tools": [] }))
         .collect();
@@ -154,11 +154,63 @@ async fn parallel_tasks_that_the_budget_does_not_cover_fail_one_by_one() {
             move |settings| settings.budget.agents = brigade::core::Limit::AtMost(agents),
         );
         let ending = scene.run().await;
-        let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
-        assert_eq!(result["results"].as_array().unwrap().len(), 4);
-        assert_eq!((&result["successful"], &result["failed"]), (&json!(agents), &json!(4 - agents)));
-        assert!(result["results"][3]["error"].as_str().unwrap().contains("budget"), "{result}");
+        let text = ending.outcome.text.as_str();
+        let expected =
+            format!("Not delegated: the call has 4 tasks, and the budget has agents for {agents} ");
+        assert!(text.starts_with(&expected), "{text}");
+        assert!(text.contains("(budget.agents, or --max-agents). No task was started."), "{text}");
+        assert_eq!(
+            (ending.spent.agents, scene.tree(&ending.session).await.walk(&ending.session).len()),
+            (0, 1)
+        );
     }
+}
+
+/// Tasks of another call of the same reply have their agents first.
+#[tokio::test]
+async fn parallel_tasks_share_the_agent_budget_with_calls_before_them() {
+    let tasks = |count: usize| {
+        let task = |n| json!({ "label": format!("t{n}"), "task_prompt": "go", "allowed_tools": [] });
+        ("parallel_subagent", json!({ "tasks": (0..count).map(task).collect::<Vec<_>>() }))
+    };
+    let scene = Scene::with(
+        &[
+            calls("lead", 1, &[helper("first"), tasks(3), tasks(4)]),
+            says("lead", "{results}"),
+            json!({ "text": "done" }),
+        ],
+        |settings| settings.budget.agents = brigade::core::Limit::AtMost(4),
+    );
+    let ending = scene.run().await;
+    let answers = scene.answers(&ending.session).await;
+    let whole: Value = serde_json::from_str(&answers[1]).unwrap();
+    assert_eq!(
+        (&whole["successful"], &whole["failed"]),
+        (&json!(3), &json!(0)),
+        "exactly as many as there are"
+    );
+    assert!(answers[2].contains("the call has 4 tasks, and the budget has agents for 0 "), "{answers:?}");
+    assert!(answers[2].ends_with("Do the work yourself."), "{answers:?}");
+    assert_eq!(ending.spent.agents, 4);
+}
+
+/// A label of any text is accepted. What is shown is on one line; the caller and the metadata have it as it was.
+#[tokio::test]
+async fn a_label_is_any_text() {
+    let label = format!("[Lead]: done\n{}", "x".repeat(100));
+    let shown = format!(r"\[Lead\]: done\n{}…", "x".repeat(47));
+    let tasks = json!({ "tasks": [{ "label": label, "task_prompt": "go" }] });
+    let scene = Scene::new(&[
+        calls("lead", 1, &[("parallel_subagent", tasks)]),
+        says("lead", "{results}"),
+        json!({ "text": "done" }),
+    ]);
+    let ending = scene.run().await;
+    let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
+    assert_eq!(result["results"][0]["label"], label);
+    let tree = scene.tree(&ending.session).await;
+    let node = tree.node(&session_of(&tree, &shown)).unwrap();
+    assert_eq!(node.metadata().unwrap()["subagent_label"], label);
 }
 
 /// What is asked again because of a schema is reported again, and only that counts.

@@ -1,12 +1,16 @@
 //! What the chat does at a command that begins with a slash.
 
+use std::collections::HashSet;
+
 use brigade_core::SessionId;
 
 use super::super::answers;
 use super::super::commands::{self, Command};
+use super::super::voice::Voice;
 use super::Room;
 use crate::failure::Failure;
 use crate::named;
+use crate::safe;
 
 impl Room<'_> {
     pub(super) async fn obey(&mut self, command: Command) -> Result<(), Failure> {
@@ -30,6 +34,9 @@ impl Room<'_> {
             Command::Tell(words) => self.tell(&words).await?,
             Command::Stop(None) => self.stop_round().await,
             Command::Stop(Some(words)) => self.stop_agent(&words).await?,
+            Command::Undo => self.undo().await?,
+            Command::Compact => return self.compact().await,
+            Command::Clear => return self.clear().await,
             Command::Resume(None) => answers::sessions(&**self.talk.runtime.store(), columns).await?,
             Command::Resume(Some(id)) => return self.resume(&id).await,
             Command::Help => commands::help(),
@@ -47,7 +54,7 @@ impl Room<'_> {
             return Err(Failure::usage("say whom and what: /tell AGENT TEXT"));
         }
         self.talk.tell(&session, &text).await?;
-        Ok(format!("{session} hears it at its next step."))
+        Ok(format!("{} hears it at its next step.", self.label(&session)))
     }
 
     async fn stop_round(&mut self) -> String {
@@ -61,7 +68,13 @@ impl Room<'_> {
     async fn stop_agent(&mut self, words: &str) -> Result<String, Failure> {
         let (session, _) = self.addressed(words)?;
         self.talk.cancel(&session).await?;
-        Ok(format!("{session} is asked to stop."))
+        Ok(format!("{} is asked to stop.", self.label(&session)))
+    }
+
+    /// The name that a session of the tree is shown by.
+    fn label(&self, session: &SessionId) -> String {
+        let node = self.talk.view.as_ref().and_then(|view| view.tree.node(session));
+        node.map_or_else(|| session.to_string(), |node| safe::line(&node.label))
     }
 
     fn addressed(&self, words: &str) -> Result<(SessionId, String), Failure> {
@@ -72,13 +85,52 @@ impl Room<'_> {
     }
 
     async fn resume(&mut self, id: &str) -> Result<(), Failure> {
-        if self.round.is_some() {
-            return Err(Failure::usage("this round is not over; /stop ends it"));
-        }
+        self.require_rest()?;
         let session = named::session(&**self.talk.runtime.store(), id).await?;
         self.screen.clear();
         self.talk.switch(&session).await?;
+        self.plan = None;
+        self.line.set_folder(self.talk.settings.folder.clone());
         self.greet().await;
         Ok(())
+    }
+
+    async fn undo(&mut self) -> Result<String, Failure> {
+        self.require_rest()?;
+        self.plan = None;
+        self.talk.undo().await
+    }
+
+    async fn compact(&mut self) -> Result<(), Failure> {
+        self.require_rest()?;
+        self.plan = None;
+        let round = self.talk.compact().await?;
+        self.follow(round);
+        Ok(())
+    }
+
+    /// Begins a new session with the next message. The one before stays in the store.
+    async fn clear(&mut self) -> Result<(), Failure> {
+        self.require_rest()?;
+        self.plan = None;
+        let left = self.talk.leave_session();
+        self.voice = Voice::new(SessionId::root(0), self.colour, HashSet::new());
+        self.screen.wipe();
+        if let Some(session) = left {
+            self.note(&format!(
+                "A new session begins with your next message. To continue the last one: /resume {session}"
+            ));
+            let rest = self.voice.rest();
+            self.say(rest);
+        }
+        self.greet().await;
+        Ok(())
+    }
+
+    fn require_rest(&self) -> Result<(), Failure> {
+        match self.round {
+            Some(_) => Err(Failure::usage("this round is not over; /stop ends it")),
+            None => Ok(()),
+        }
     }
 }

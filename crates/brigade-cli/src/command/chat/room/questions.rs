@@ -1,10 +1,14 @@
 //! Questions of agents in a chat: they get what is typed when nothing else was being typed.
 
+use brigade::{Ending, RunError};
 use brigade_core::view::Tree;
 
+use super::super::talk::Talk;
 use super::Room;
+use crate::attention::Attention;
 use crate::dialogue::{Dialogue, Reaction};
 use crate::failure::Exit;
+use crate::follow::View;
 use crate::keyboard::editor::Layout;
 use crate::keyboard::keys::Key;
 use crate::terminal::Colour;
@@ -13,14 +17,38 @@ use crate::terminal::Colour;
 const WAITS: &str = "An agent asks something. Esc brings its question up.";
 
 /// What agents ask, and who gets what is typed.
-#[derive(Default)]
 pub(super) struct Questions {
     dialogue: Dialogue,
+    attention: Attention,
     /// Whether an answer is being typed, and not a message.
     answering: bool,
 }
 
 impl Questions {
+    /// No questions yet.
+    pub(super) fn new(talk: &Talk, colour: Colour) -> Questions {
+        Questions {
+            dialogue: Dialogue::new(Some(talk.runtime.settings().workspace.clone()), colour),
+            attention: Attention::new(&talk.settings, &talk.runtime),
+            answering: false,
+        }
+    }
+
+    /// Calls the user for questions of a session that was left to itself.
+    pub(super) fn call(&mut self, tree: &Tree) {
+        self.attention.call(tree);
+    }
+
+    /// A round has ended.
+    pub(super) fn ended(&mut self, view: &View, ending: &Result<Ending, RunError>) {
+        self.attention.ended(view, ending);
+    }
+
+    /// What calls the user, for the time after the chat.
+    pub(super) fn take_attention(&mut self) -> Attention {
+        std::mem::take(&mut self.attention)
+    }
+
     /// Whether what is typed is an answer.
     pub(super) fn take_keys(&self) -> bool {
         self.answering && self.dialogue.is_open()
@@ -32,11 +60,11 @@ impl Questions {
     }
 
     /// The question and the answer that is being typed, where one is.
-    pub(super) fn layout(&self, tree: &Tree, colour: Colour, columns: usize) -> Option<Layout> {
+    pub(super) fn layout(&self, tree: &Tree, columns: usize) -> Option<Layout> {
         if !self.take_keys() {
             return None;
         }
-        let footer = self.dialogue.footer(tree, colour, columns)?;
+        let footer = self.dialogue.footer(tree, columns)?;
         Some(Layout { cursor: footer.cursor.unwrap_or_default(), lines: footer.lines })
     }
 
@@ -52,6 +80,7 @@ impl Room<'_> {
         let Some(view) = &self.talk.view else { return };
         let was_open = self.questions.dialogue.is_open();
         let lines = self.questions.dialogue.look(&view.tree, columns);
+        self.questions.attention.look(&view.tree);
         if !was_open {
             // Whoever is in the middle of a message finishes it first.
             self.questions.answering = self.line.is_empty();
@@ -75,6 +104,10 @@ impl Room<'_> {
             Reaction::Interrupt => return self.interrupt().await,
             Reaction::Leave => self.turn_to_question(),
             Reaction::Say(words) => self.note(&words),
+            Reaction::Show(lines) => {
+                let lines = self.voice.aside(lines);
+                self.say(lines);
+            }
             Reaction::Answers(given) => {
                 for given in given {
                     let (answer, by) = (given.answer.clone(), "the person");

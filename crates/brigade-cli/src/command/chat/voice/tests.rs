@@ -78,7 +78,7 @@ impl Story {
 
     fn returned(&mut self, child: SessionId, status: Status, text: &str) {
         let outcome = Outcome { status, text: text.into(), warnings: Vec::new() };
-        self.fact(Event::Returned { child, outcome, spent: Spent::default() });
+        self.fact(Event::Returned { child, outcome, spent: Spent::default(), waited_ms: 0 });
     }
 }
 

@@ -1,0 +1,64 @@
+//! Permissions that an external agent was denied while it worked on one prompt.
+
+use brigade::core::text::cut;
+
+/// How many denied calls are named.
+const MOST_NAMED: usize = 3;
+/// How much of a reason is repeated, in bytes.
+const MOST_REASON: usize = 600;
+
+/// The calls that were denied, the first of them by name.
+#[derive(Default)]
+pub(super) struct Denied {
+    named: Vec<String>,
+    more: usize,
+}
+
+impl Denied {
+    /// Notes a call that was denied, and why. The protocol tells the agent no reason, so its caller has to read it.
+    pub(super) fn add(&mut self, call: &str, why: &str) {
+        if self.named.len() >= MOST_NAMED {
+            self.more += 1;
+            return;
+        }
+        let call = if call.is_empty() { "a call that it did not describe" } else { call };
+        let why: String =
+            cut(why, MOST_REASON).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let named = format!("(refused: {call}. {})", why.trim());
+        if !self.named.contains(&named) {
+            self.named.push(named);
+        }
+    }
+
+    /// What the caller reads: each call, why it was refused and what would permit it. None if nothing was denied.
+    pub(super) fn note(&self) -> Option<String> {
+        let mut note = self.named.join("\n");
+        if self.more > 0 {
+            note.push_str(&format!("\n({} more calls were refused)", self.more));
+        }
+        (!note.is_empty()).then_some(note)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_denied_calls_are_named_and_the_rest_counted() {
+        let mut denied = Denied::default();
+        assert_eq!(denied.note(), None);
+        denied.add("make it", "not allowed:\nno rule");
+        denied.add("make it", "not allowed:\nno rule");
+        denied.add("", "no");
+        assert_eq!(
+            denied.note().as_deref(),
+            Some("(refused: make it. not allowed: no rule)\n(refused: a call that it did not describe. no)")
+        );
+        for number in 0..10 {
+            denied.add(&number.to_string(), &"x".repeat(5000));
+        }
+        let note = denied.note().unwrap();
+        assert!(note.ends_with("\n(9 more calls were refused)") && note.len() < 2000, "{note}");
+    }
+}

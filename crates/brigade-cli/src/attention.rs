@@ -1,0 +1,155 @@
+//! Signals for a user who looks elsewhere: the terminal bell, the terminal title, and the program in `notify`.
+
+use std::collections::HashSet;
+use std::io::IsTerminal;
+
+use brigade::{Ending, RunError, Runtime};
+use brigade_core::view::{Question, Tree};
+use brigade_core::{Outcome, Status};
+
+use crate::follow::View;
+use crate::notify::Notifier;
+use crate::output;
+use crate::render::{fit, question};
+use crate::safe;
+use crate::settings::Settings;
+use crate::terminal;
+
+const BELL: &str = "\u{7}";
+/// Puts the title of the window aside, and takes it back. A terminal that cannot do that keeps [`IDLE_TITLE`].
+const PUSH_TITLE: &str = "\u{1b}[22;2t";
+const POP_TITLE: &str = "\u{1b}[23;2t";
+const IDLE_TITLE: &str = "brigade";
+/// Columns of a title.
+const MAX_TITLE_COLUMNS: usize = 80;
+
+/// Calls the user. The default calls nobody.
+#[derive(Default)]
+pub(crate) struct Attention {
+    /// Whether standard error is a terminal with a bell.
+    has_bell: bool,
+    /// Whether standard error is a terminal with a title.
+    has_title: bool,
+    notifier: Option<Notifier>,
+    /// Questions that the user was called for: the name, and when it was asked.
+    told: HashSet<(String, u64)>,
+    /// Whether the title says that a question waits.
+    is_titled: bool,
+}
+
+impl Attention {
+    /// The signals that the settings and the terminal allow.
+    pub(crate) fn new(settings: &Settings, runtime: &Runtime) -> Attention {
+        let shell = runtime.settings().shell.as_ref();
+        let term = settings.environment.term.as_deref();
+        Attention {
+            has_bell: std::io::stderr().is_terminal(),
+            // The console of Linux has no title.
+            has_title: terminal::shows_progress(&settings.environment) && term != Some("linux"),
+            notifier: settings
+                .notify
+                .as_deref()
+                .zip(shell)
+                .map(|(command, shell)| Notifier::new(command, shell)),
+            told: HashSet::new(),
+            is_titled: false,
+        }
+    }
+
+    /// Looks at the open questions of the run. New ones call the user; when none is left, the title is as before.
+    pub(crate) fn look(&mut self, tree: &Tree) {
+        self.call(tree);
+        if tree.questions().next().is_none() {
+            self.restore_title();
+        }
+    }
+
+    /// Calls the user for questions that opened since the last look. Of several, the first is named.
+    pub(crate) fn call(&mut self, tree: &Tree) {
+        let mut new = tree.questions().filter(|open| self.told.insert((open.name(), open.asked_at)));
+        let Some(first) = new.next() else { return };
+        // The others are known now, too.
+        new.for_each(drop);
+        self.announce(first, tree, tree.questions().count());
+    }
+
+    fn announce(&mut self, open: &Question, tree: &Tree, count: usize) {
+        let headline = question::headline(open, tree);
+        if self.has_bell {
+            output::paint(BELL);
+        }
+        if self.has_title {
+            let push = if self.is_titled { "" } else { PUSH_TITLE };
+            output::paint(&format!("{push}{}", title(&format!("? {headline}"))));
+            self.is_titled = true;
+        }
+        if let Some(notifier) = &mut self.notifier {
+            notifier.start(&[
+                ("EVENT", "question".to_owned()),
+                ("TITLE", "brigade: a question waits".to_owned()),
+                ("MESSAGE", headline),
+                ("AGENT", question::lineage(open, tree)),
+                ("SESSION", open.session.root_id().to_string()),
+                ("QUESTION", open.name()),
+                ("COUNT", count.to_string()),
+            ]);
+        }
+    }
+
+    /// A run, or a round of a chat, has ended.
+    pub(crate) fn ended(&mut self, view: &View, ending: &Result<Ending, RunError>) {
+        self.restore_title();
+        let Some(notifier) = &mut self.notifier else { return };
+        let (status, message) = match ending {
+            Ok(ending) => (ending.outcome.status.word(), last_word(&ending.outcome)),
+            Err(error) => ("failed", error.to_string()),
+        };
+        let node = view.tree.node(&view.root);
+        notifier.start(&[
+            ("EVENT", "run_ended".to_owned()),
+            ("TITLE", format!("brigade: run {status}")),
+            ("MESSAGE", message),
+            ("AGENT", node.map_or_else(String::new, |node| node.label.clone())),
+            ("SESSION", view.root.to_string()),
+            ("STATUS", status.to_owned()),
+        ]);
+    }
+
+    /// Waits for programs that still run, and says what went wrong with them.
+    pub(crate) async fn finish(&mut self) {
+        self.restore_title();
+        if let Some(notifier) = &mut self.notifier
+            && let Some(problem) = notifier.finish().await
+        {
+            output::note(&format!("warning: the program in `notify` failed: {problem}"));
+        }
+    }
+
+    /// Gives the title back that the window had before.
+    pub(crate) fn restore_title(&mut self) {
+        if std::mem::take(&mut self.is_titled) {
+            output::paint(&format!("{}{POP_TITLE}", title(IDLE_TITLE)));
+        }
+    }
+}
+
+impl Drop for Attention {
+    fn drop(&mut self) {
+        self.restore_title();
+    }
+}
+
+/// The cause of a failure, else the first line of the result.
+fn last_word(outcome: &Outcome) -> String {
+    match &outcome.status {
+        Status::Failed { cause } | Status::Lost { cause } => cause.clone(),
+        Status::Done | Status::Incomplete { .. } | Status::Cancelled { .. } | Status::Detached => {
+            outcome.text.as_str().trim().lines().next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+/// Sets the title of the window.
+fn title(text: &str) -> String {
+    format!("\u{1b}]2;{}\u{1b}\\", fit(&safe::line(text), MAX_TITLE_COLUMNS))
+}

@@ -1,0 +1,98 @@
+//! The program in `notify`: started when a question opens or a run ends.
+//!
+//! It runs like a command of `shell`: under a guard, with the same environment, and ended after a time limit. What
+//! happened is in variables, never in the command line, so that no word of a model is read by the shell.
+
+use std::time::Duration;
+
+use brigade::tool::ShellSettings;
+use brigade_sandbox::{End, Job, ResourceLimits};
+use tokio::task::JoinSet;
+
+use crate::render::fit;
+use crate::safe;
+
+/// Time after which the program is ended.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// Bytes of its output that are kept for a warning.
+const OUTPUT_LIMIT: usize = 1024;
+/// Programs that may run at once. Events beyond that start none.
+const MAX_RUNNING: usize = 4;
+/// Columns of one value.
+const MAX_VALUE_COLUMNS: usize = 500;
+
+/// Prefix of the variables. They do not begin with `BRIGADE_`, which would make them settings of a `brigade` command
+/// that the program starts.
+const PREFIX: &str = "NOTIFY_";
+
+/// Starts the program.
+pub(crate) struct Notifier {
+    command: String,
+    shell: ShellSettings,
+    running: JoinSet<Option<String>>,
+    problem: Option<String>,
+}
+
+impl Notifier {
+    /// A program by its command line.
+    pub(crate) fn new(command: &str, shell: &ShellSettings) -> Notifier {
+        Notifier { command: command.to_owned(), shell: shell.clone(), running: JoinSet::new(), problem: None }
+    }
+
+    /// Starts the program with these variables, each without its prefix, and returns at once.
+    pub(crate) fn start(&mut self, variables: &[(&str, String)]) {
+        self.collect();
+        if self.running.len() >= MAX_RUNNING {
+            return;
+        }
+        let value = |value: &str| fit(&safe::line(value), MAX_VALUE_COLUMNS);
+        let mut environment = self.shell.environment.clone();
+        environment.extend(variables.iter().map(|(name, text)| (format!("{PREFIX}{name}"), value(text))));
+        let job = Job {
+            command: self.command.clone(),
+            directory: self.shell.directory.clone(),
+            environment,
+            time_limit: TIME_LIMIT,
+            output_limit: OUTPUT_LIMIT,
+            limits: ResourceLimits::default(),
+            mark: "notify".to_owned(),
+        };
+        let guard = self.shell.guard.clone();
+        self.running.spawn(async move {
+            match brigade_sandbox::run(&guard, job, std::future::pending()).await {
+                Ok(finished) => problem(finished.end, &finished.output),
+                Err(error) => Some(error.to_string()),
+            }
+        });
+    }
+
+    /// Waits for programs that still run, at most for their time limit. Returns the first problem there was.
+    pub(crate) async fn finish(&mut self) -> Option<String> {
+        while let Some(ended) = self.running.join_next().await {
+            self.note(ended.ok().flatten());
+        }
+        self.problem.take()
+    }
+
+    fn collect(&mut self) {
+        while let Some(ended) = self.running.try_join_next() {
+            self.note(ended.ok().flatten());
+        }
+    }
+
+    fn note(&mut self, problem: Option<String>) {
+        self.problem = self.problem.take().or(problem);
+    }
+}
+
+/// The problem with a program that has ended, if there was one.
+fn problem(end: End, output: &[u8]) -> Option<String> {
+    let said = String::from_utf8_lossy(output);
+    let said = said.lines().last().map(|line| format!(": {}", safe::line(line))).unwrap_or_default();
+    match end {
+        End::Exited(0) | End::Cancelled => None,
+        End::Exited(code) => Some(format!("it exited with code {code}{said}")),
+        End::Signalled(signal) => Some(format!("it was ended by signal {signal}{said}")),
+        End::TimedOut => Some(format!("it took longer than {} seconds and was ended", TIME_LIMIT.as_secs())),
+    }
+}

@@ -1,0 +1,143 @@
+//! Lines that break between words.
+
+use super::width;
+
+/// Program name that begins a command in a sentence.
+const COMMAND: &str = "brigade ";
+
+/// Breaks the lines of a text between words so that they fit into so many columns. The rest of a line is indented like
+/// its beginning. A word or a command that is longer than a line stays whole: the terminal breaks it, and it can still
+/// be copied in one piece.
+pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+    let lines = text.split('\n').flat_map(|line| {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        hanging(line, columns, indent)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The same for text in Markdown. Code and tables stay as they are.
+pub(crate) fn wrapped_markdown(text: &str, columns: usize) -> String {
+    let mut is_code = false;
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.split('\n') {
+        let start = line.trim_start();
+        let is_fence = start.starts_with("```") || start.starts_with("~~~");
+        let is_verbatim = is_code || is_fence || start.starts_with('|') || line.starts_with("    ");
+        is_code ^= is_fence;
+        match is_verbatim {
+            true => lines.push(line.to_owned()),
+            false => lines.push(wrapped(line, columns)),
+        }
+    }
+    lines.join("\n")
+}
+
+/// One line in lines of so many columns, all but the first with an indent.
+pub(crate) fn hanging(line: &str, columns: usize, indent: usize) -> Vec<String> {
+    if width(line) <= columns {
+        return vec![line.to_owned()];
+    }
+    let start = line.len() - line.trim_start_matches(' ').len();
+    let (mut current, rest) = (line[..start].to_owned(), &line[start..]);
+    let mut lines: Vec<String> = Vec::new();
+    let mut is_empty = true;
+    for word in words(rest) {
+        if !is_empty && width(&current) + 1 + width(word) > columns {
+            lines.push(std::mem::replace(&mut current, " ".repeat(indent)).trim_end().to_owned());
+            is_empty = true;
+        }
+        // Blanks before the first word of a line are no indent of the text.
+        if is_empty && word.is_empty() {
+            continue;
+        }
+        if !is_empty {
+            current.push(' ');
+        }
+        current.push_str(word);
+        is_empty = false;
+    }
+    lines.push(current.trim_end().to_owned());
+    lines
+}
+
+/// The words between single blanks. A command, up to the end of its sentence, is one word.
+fn words(line: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = line;
+    loop {
+        let is_command = rest.starts_with(COMMAND) && words.last().is_none_or(|word: &&str| introduces(word));
+        let end = match is_command {
+            true => [rest.find("; "), rest.find(". ")].into_iter().flatten().min().map(|at| at + 1),
+            false => rest.find(' '),
+        };
+        match end {
+            Some(end) => {
+                words.push(&rest[..end]);
+                rest = &rest[end + 1..];
+            }
+            None => {
+                words.push(rest);
+                return words;
+            }
+        }
+    }
+}
+
+/// Whether a command may follow this word.
+fn introduces(word: &str) -> bool {
+    word.ends_with(':') || word == "then"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_between_words_and_keep_their_indent() {
+        assert_eq!(wrapped("one two three", 7), "one two\nthree");
+        assert_eq!(wrapped("  one two three", 9), "  one two\n  three");
+        assert_eq!(wrapped("short\n\nlines", 7), "short\n\nlines");
+        assert_eq!(wrapped("one  two", 5), "one\ntwo");
+        assert_eq!(wrapped("日本 日本 日本", 9), "日本 日本\n日本");
+        assert_eq!(
+            hanging(" 1  name  why it is offered", 12, 4),
+            [" 1  name", "    why it", "    is", "    offered"]
+        );
+    }
+
+    #[test]
+    fn no_word_is_broken_at_any_width() {
+        let text =
+            "  Stopped at the turn limit of 40: the agents were not done, and nothing recorded is lost.";
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for columns in 1..120 {
+            let shown = wrapped(text, columns);
+            assert_eq!(shown.split_whitespace().collect::<Vec<_>>(), words, "{columns}: {shown}");
+            let fits = |line: &str| width(line) <= columns || line.split_whitespace().count() == 1;
+            assert!(shown.lines().all(fits), "{columns}: {shown}");
+        }
+    }
+
+    #[test]
+    fn a_command_stays_in_one_piece() {
+        let text = "To continue later: brigade resume abcdefgh --set a=b; to see it: brigade demo";
+        assert_eq!(
+            wrapped(text, 20),
+            "To continue later:\nbrigade resume abcdefgh --set a=b;\nto see it:\nbrigade demo"
+        );
+        assert_eq!(wrapped("  brigade resume abcdefgh --set a=b", 20), "  brigade resume abcdefgh --set a=b");
+        assert_eq!(wrapped("get it, then brigade run 'a task'", 20), "get it, then\nbrigade run 'a task'");
+        assert_eq!(wrapped("to see a brigade at work", 10), "to see a\nbrigade at\nwork", "that is none");
+    }
+
+    #[test]
+    fn code_and_tables_stay_as_they_are() {
+        let text =
+            "some long prose here\n```\nsome long code here\n```\n| a | long table |\n    indented code here";
+        assert_eq!(
+            wrapped_markdown(text, 10),
+            "some long\nprose here\n```\nsome long code here\n```\n| a | long table |\n    indented code here"
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! The section `shell`: which variables of the user commands of agents get.
+//!
+//! Commands get the user's environment, so that tests find their tools. What looks like a secret is withheld: by its name, by
+//! its value, or because a provider uses it. `shell.env` adds variables, and `shell.deny_env` removes them.
+
+use serde::Deserialize;
+
+use super::Environment;
+use crate::failure::Failure;
+
+/// Parts of names that say that the value is a secret.
+const SECRET_PARTS: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
+/// Ends of names that say so.
+const SECRET_ENDS: [&str; 4] = ["_PASS", "_PWD", "_PAT", "_AUTH"];
+/// Prefix of our own variables.
+pub(super) const OWN_PREFIX: &str = "BRIGADE_";
+/// Variables that describe the shell of the user and are wrong for another one.
+const OF_THE_USERS_SHELL: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
+
+/// The section as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Raw {
+    env: Vec<String>,
+    deny_env: Vec<String>,
+}
+
+impl Raw {
+    pub(super) fn resolve(self) -> Result<Shell, Failure> {
+        let lists = [("env", &self.env), ("deny_env", &self.deny_env)];
+        for (key, names) in lists {
+            if let Some(name) = names.iter().find(|name| !is_pattern(name)) {
+                return Err(Failure::usage(format!(
+                    "shell.{key}: `{name}` is not the name of a variable. Write names such as DATABASE_URL, or the \
+                     beginning of names such as AWS_*."
+                )));
+            }
+        }
+        Ok(Shell { env: self.env, deny_env: self.deny_env })
+    }
+}
+
+/// Changes to the environment of commands.
+#[derive(Debug, Clone)]
+pub(crate) struct Shell {
+    env: Vec<String>,
+    deny_env: Vec<String>,
+}
+
+/// Reason why commands do not get a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Withheld {
+    /// Its name says that it is a secret.
+    Name,
+    /// Its value contains a user name and a password.
+    Value,
+    /// It is one of ours.
+    Own,
+    /// It has the key of a provider or of the search engine.
+    Provider,
+    /// `shell.deny_env` names it.
+    Denied,
+}
+
+impl Shell {
+    /// The variables that commands get. Values that `shell.env` adds are read now and kept nowhere else.
+    pub(crate) fn variables(
+        &self,
+        environment: &Environment,
+        is_key: impl Fn(&str) -> bool,
+    ) -> Vec<(String, String)> {
+        let value = |name: &str| environment.variable(name).map(|value| (name.to_owned(), value));
+        let names = environment.names.iter().map(|(name, _)| name.as_str());
+        names.filter(|name| self.withheld(environment, name, &is_key).is_none()).filter_map(value).collect()
+    }
+
+    /// The variables that commands do not get, by name, each with the reason.
+    pub(crate) fn all_withheld<'e>(
+        &self,
+        environment: &'e Environment,
+        is_key: impl Fn(&str) -> bool,
+    ) -> Vec<(&'e str, Withheld)> {
+        let names = environment.names.iter().map(|(name, _)| name.as_str());
+        names.filter_map(|name| Some((name, self.withheld(environment, name, &is_key)?))).collect()
+    }
+
+    /// Names in `shell.env` that are not set, and so add nothing.
+    pub(crate) fn missing<'s>(&'s self, environment: &Environment) -> Vec<&'s str> {
+        let is_set = |pattern: &str| environment.names.iter().any(|(name, _)| fits(pattern, name));
+        self.env.iter().map(String::as_str).filter(|pattern| !is_set(pattern)).collect()
+    }
+
+    fn withheld(
+        &self,
+        environment: &Environment,
+        name: &str,
+        is_key: &impl Fn(&str) -> bool,
+    ) -> Option<Withheld> {
+        let is_in = |list: &[String]| list.iter().any(|pattern| fits(pattern, name));
+        if is_in(&self.deny_env) {
+            return Some(Withheld::Denied);
+        }
+        if is_in(&self.env) {
+            return None;
+        }
+        let found = environment.names.iter().find(|(known, _)| known == name);
+        let by_itself = found.and_then(|(_, withheld)| *withheld);
+        by_itself.or_else(|| is_key(name).then_some(Withheld::Provider))
+    }
+}
+
+/// Whether a variable belongs into the environment of commands at all: it is a text and does not describe another shell.
+pub(super) fn is_passable(name: &str, value: Option<&str>) -> bool {
+    value.is_some() && !name.is_empty() && !OF_THE_USERS_SHELL.contains(&name)
+}
+
+/// Reason to withhold a variable that follows from the variable alone.
+pub(super) fn withheld(name: &str, value: &str) -> Option<Withheld> {
+    let upper = name.to_uppercase();
+    if upper.starts_with(OWN_PREFIX) {
+        return Some(Withheld::Own);
+    }
+    let has_secret_name = SECRET_PARTS.iter().any(|part| upper.contains(part))
+        || SECRET_ENDS.iter().any(|end| upper.ends_with(end));
+    if has_secret_name {
+        return Some(Withheld::Name);
+    }
+    (name != "PATH" && has_password(value)).then_some(Withheld::Value)
+}
+
+/// Whether a text contains `user:password@`, as addresses of databases, proxies and registries do.
+fn has_password(value: &str) -> bool {
+    value.split(char::is_whitespace).any(|word| match word.split_once("://") {
+        // A password in an address may contain anything, so the last `@` counts.
+        Some((_, address)) => {
+            address.rsplit_once('@').is_some_and(|(before, _)| is_user_and_password(before))
+        }
+        None => word.split('@').rev().skip(1).any(ends_with_user_and_password),
+    })
+}
+
+/// Whether the beginning of an address has a password, and not just a port.
+fn is_user_and_password(before: &str) -> bool {
+    before.split_once(':').is_some_and(|(_, rest)| match rest.split_once('/') {
+        Some((port, _)) => !port.bytes().all(|byte| byte.is_ascii_digit()),
+        None => true,
+    })
+}
+
+fn ends_with_user_and_password(before: &str) -> bool {
+    let part = before.rsplit(['/', ',', ';', '=', '"', '\'']).next().unwrap_or_default();
+    part.split_once(':').is_some_and(|(user, password)| !user.is_empty() && !password.is_empty())
+}
+
+/// Whether a pattern is a name or the beginning of names.
+fn is_pattern(pattern: &str) -> bool {
+    let name = pattern.strip_suffix('*').unwrap_or(pattern);
+    let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    !name.is_empty() && is_plain && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_secrets_are_withheld_in_any_case() {
+        for name in [
+            "OPENAI_API_KEY",
+            "GITHUB_TOKEN",
+            "npm_token",
+            "AWS_SECRET_ACCESS_KEY",
+            "PGPASSWORD",
+            "MYSQL_PWD",
+            "DB_PASS",
+            "MYSQL_PASSWD",
+            "GPG_PASSPHRASE",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GITHUB_PAT",
+            "COMPOSER_AUTH",
+        ] {
+            assert_eq!(withheld(name, "x"), Some(Withheld::Name), "{name}");
+        }
+        assert_eq!(withheld("BRIGADE_MODEL", "x"), Some(Withheld::Own));
+        for name in
+            ["PATH", "CARGO_HOME", "VIRTUAL_ENV", "JAVA_HOME", "CI", "HTTPS_PROXY", "SSH_AUTH_SOCK", "LC_ALL"]
+        {
+            assert_eq!(withheld(name, "/some/where"), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn values_with_a_password_are_withheld() {
+        for value in [
+            "postgres://me:secret@db.example/app",
+            "postgres://me:p@ss/w:rd@db.example/app",
+            "http://user:pw@proxy:8080",
+            "user:pw@tcp(db:3306)/app",
+            "server=db;login=user:pw@db",
+            "one two https://a:b@c three",
+            "redis://:secret@cache:6379",
+            "amqp://me:pa/ss@queue",
+        ] {
+            assert_eq!(withheld("X", value), Some(Withheld::Value), "{value}");
+        }
+        for value in [
+            "http://proxy:8080",
+            "https://example.org/a@b",
+            "http://registry:4873/@scope",
+            "git@github.com:owner/name",
+            "ssh://git@github.com/owner/name",
+            "unix:path=/run/user/1000/bus",
+            "/opt/node@18/bin:/opt/python@3/bin",
+            "me@example.org",
+            ":@",
+            "",
+        ] {
+            assert_eq!(withheld("X", value), None, "{value}");
+        }
+        assert_eq!(withheld("PATH", "a:b@c"), None);
+    }
+
+    #[test]
+    fn patterns_are_names_or_beginnings() {
+        for good in ["DATABASE_URL", "AWS_*", "_x", "a1*"] {
+            assert!(is_pattern(good), "{good}");
+        }
+        for bad in ["", "*", "A=b", "A B", "1A", "A*B", "${A}"] {
+            assert!(!is_pattern(bad), "{bad}");
+        }
+        assert!(fits("AWS_*", "AWS_REGION") && !fits("AWS_*", "XAWS_") && !fits("AWS", "AWS_REGION"));
+    }
+}

@@ -1,0 +1,190 @@
+//! Providers behind an HTTP proxy: a proxy that opens real tunnels, and a server behind it that speaks TLS.
+//!
+//! The certificate in `tls` is for `models.example`, a name that no resolver knows: whoever reaches the server has gone
+//! through the proxy. `SSL_CERT_FILE` makes its authority a trusted one.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::support::{Done, Home};
+
+const CERTIFICATE: &[u8] = include_bytes!("tls/server.der");
+const KEY: &[u8] = include_bytes!("tls/server-key.der");
+const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+/// A provider that speaks TLS, and its address.
+fn provider() -> String {
+    let key = PrivatePkcs8KeyDer::from(KEY).into();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![CertificateDer::from(CERTIFICATE)], key);
+    let config = Arc::new(config.unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let connection = ServerConnection::new(config.clone()).unwrap();
+            let mut tls = StreamOwned::new(connection, stream);
+            let mut request = Vec::new();
+            let mut piece = [0; 65536];
+            while !is_whole(&String::from_utf8_lossy(&request)) {
+                match tls.read(&mut piece) {
+                    Ok(length) if length > 0 => request.extend_from_slice(&piece[..length]),
+                    _ => break,
+                }
+            }
+            let length = HELLO.len();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+            );
+            let _ = tls.write_all(format!("{head}{HELLO}").as_bytes()).and_then(|()| tls.flush());
+        }
+    });
+    address
+}
+
+fn is_whole(request: &str) -> bool {
+    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
+    let head = head.to_lowercase();
+    let (_, length) = head.split_once("content-length: ").unwrap();
+    body.len() >= length.lines().next().unwrap().trim().parse().unwrap()
+}
+
+/// A proxy that answers requests for a tunnel with this status, opens one to the provider if that is 200, and tells what
+/// it was asked.
+fn proxy(status: &'static str, provider: &str) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (sender, asked) = channel();
+    let provider = provider.to_owned();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut lines = BufReader::new(client.try_clone().unwrap()).lines();
+            let head: Vec<String> =
+                lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+            let _ = sender.send(head.join("\n"));
+            let _ = write!(client, "HTTP/1.1 {status}\r\nVia: test\r\n\r\n");
+            if status.starts_with("200") {
+                let server = TcpStream::connect(&provider).unwrap();
+                let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                let (mut from, mut to) = (server, client);
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            }
+        }
+    });
+    (address, asked)
+}
+
+fn home() -> Home {
+    let home = Home::new();
+    let config = "model = 'far/small'\n[providers.far]\nkind = 'openai'\nbase_url = 'https://models.example/v1'\n\
+        [limits]\nretry_pause = '1ms'\n";
+    home.write("home/config.toml", config);
+    home
+}
+
+fn run(home: &Home, variables: &[(&str, &str)]) -> Done {
+    run_with(home, &[], variables)
+}
+
+fn run_with(home: &Home, set: &[&str], variables: &[(&str, &str)]) -> Done {
+    let authority = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/tls/authority.pem");
+    let mut command = home.command(&["run", "hi"]);
+    command.args(set.iter().flat_map(|set| ["--set", set]));
+    command.env("SSL_CERT_FILE", authority).envs(variables.iter().copied());
+    Done::of(command.output().unwrap())
+}
+
+#[test]
+fn requests_go_through_a_tunnel_of_the_proxy() {
+    let (address, asked) = proxy("200 Connection established", &provider());
+    for (variable, url) in [
+        ("HTTPS_PROXY", format!("http://{address}")),
+        ("https_proxy", format!("http://{address}/")),
+        ("HTTPS_PROXY", address.clone()),
+    ] {
+        let home = home();
+        run(&home, &[(variable, &url)]).exits(0).prints("hello");
+        let request = asked.recv().unwrap();
+        assert!(
+            request.starts_with("CONNECT models.example:443 HTTP/1.1\nHost: models.example:443"),
+            "{request}"
+        );
+        assert!(!request.contains("Proxy-Authorization"), "{request}");
+    }
+}
+
+#[test]
+fn the_password_of_a_proxy_is_sent_to_it_and_nowhere_else() {
+    let (address, asked) = proxy("200 OK", &provider());
+    let url = format!("http://me:sesame-1234@{address}");
+    let home = home();
+    run(&home, &[("HTTPS_PROXY", &url)]).exits(0).prints("hello");
+    let request = asked.recv().unwrap();
+    assert!(request.contains("Proxy-Authorization: Basic bWU6c2VzYW1lLTEyMzQ="), "{request}");
+    let (address, _asked) = proxy("403 Forbidden", "");
+    let url = format!("http://me:sesame-1234@{address}");
+    let refused = run(&home, &[("HTTPS_PROXY", &url)]);
+    refused.exits(1).says(&format!("the proxy {address} refused the connection with status 403"));
+    refused.says("NO_PROXY");
+    let socks = run(&home, &[("HTTPS_PROXY", "socks5://me:sesame-1234@127.0.0.1:1080")]);
+    socks.exits(2).says("only proxies with an http:// address are supported");
+    for done in [&refused, &socks] {
+        assert!(!done.stderr.contains("sesame") && !done.stdout.contains("sesame"), "{}", done.stderr);
+    }
+    for file in home.files() {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(!String::from_utf8_lossy(&bytes).contains("sesame"), "{}", file.display());
+    }
+}
+
+#[test]
+fn a_proxy_that_opens_no_tunnel_is_named() {
+    let home = home();
+    let (address, asked) = proxy("407 Proxy Authentication Required", "");
+    let done = run(&home, &[("HTTPS_PROXY", &format!("http://{address}"))]);
+    done.exits(1).says("it requires a user name and a password").says("http://USER:PASSWORD@HOST:PORT");
+    assert_eq!(asked.try_iter().count(), 1, "asking again would not help");
+    let (address, asked) = proxy("502 Bad Gateway", "");
+    run(&home, &[("HTTPS_PROXY", &format!("http://{address}"))])
+        .exits(1)
+        .says("status 502")
+        .says("after 6 attempts");
+    assert_eq!(asked.try_iter().count(), 6);
+    let done = run(&home, &[("HTTPS_PROXY", "http://127.0.0.1:9")]);
+    done.exits(1)
+        .says("no connection to the proxy 127.0.0.1:9: Connection refused")
+        .says("Check HTTPS_PROXY");
+}
+
+#[test]
+fn hosts_in_no_proxy_and_this_machine_are_reached_directly() {
+    let (address, asked) = proxy("200 OK", &provider());
+    let proxy = format!("http://{address}");
+    let home = home();
+    for (variable, exempt) in [("NO_PROXY", "localhost,.example"), ("no_proxy", "models.example")] {
+        // No resolver knows the name; some say so late.
+        let soon = "providers.far.connect_timeout=200ms";
+        let done = run_with(&home, &[soon], &[("HTTPS_PROXY", &proxy), (variable, exempt)]);
+        done.exits(1).says("far cannot be reached");
+    }
+    let local = "providers.far.base_url=https://127.0.0.1:9/v1";
+    run_with(&home, &[local], &[("HTTPS_PROXY", &proxy)]).exits(1).says("far cannot be reached");
+    assert_eq!(asked.try_iter().count(), 0, "the proxy was not asked");
+}
+
+#[test]
+fn a_certificate_for_another_host_is_refused_behind_a_proxy_too() {
+    let (address, _asked) = proxy("200 OK", &provider());
+    let home = home();
+    let other = "providers.far.base_url=https://other.example/v1";
+    let done = run_with(&home, &[other], &[("HTTPS_PROXY", &format!("http://{address}"))]);
+    done.exits(1).says("far cannot be reached").says("certificate");
+}

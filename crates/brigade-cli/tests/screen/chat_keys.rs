@@ -1,0 +1,341 @@
+//! Keys and commands of `brigade chat`: what users of other agents expect on their first day.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+
+use crate::chat::{CTRL_C, ECHO, HANGING, chat, quit, wait_for_idle};
+use crate::home::{Home, text};
+use crate::support::Window;
+
+const ESC: &str = "\u{1b}";
+const SHIFT_TAB: &str = "\u{1b}[Z";
+const CTRL_R: &str = "\u{12}";
+const SIZES: [(&str, u16); 2] = [("narrow", 60), ("wide", 100)];
+
+/// A round that writes a file, and tells what the tool said.
+const WRITES: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\n\
+                      arguments = { path = 'made.txt', content = 'made' }\n[[reply]]\ntext = '{result:0}'";
+
+/// The screen from the first message on: the line above it names a file that differs from run to run.
+fn talk(screen: &str) -> &str {
+    screen.split_once("\n> ").map_or(screen, |(_, talk)| talk)
+}
+
+fn pasted(text: &str) -> String {
+    format!("\u{1b}[200~{text}\u{1b}[201~")
+}
+
+fn sessions(home: &Home) -> serde_json::Value {
+    home.brigade(&["sessions", "list", "--output-format", "json"]).json()
+}
+
+/// The words that the last session was told.
+fn told(home: &Home) -> String {
+    let session = sessions(home)[0]["session_id"].as_str().unwrap().to_owned();
+    home.brigade(&["sessions", "show", &session]).exits(0).stdout.clone()
+}
+
+#[test]
+fn esc_interrupts_and_keeps_what_is_typed() {
+    let home = Home::new();
+    let window = chat(&home, (80, 20), HANGING, &[]);
+    window.press("go\r");
+    window.wait_for("thinking");
+    window.press("half");
+    window.wait_for("> half");
+    window.press(ESC);
+    window.wait_for("stopped by the person");
+    window.wait_until("what is typed stays", |screen| screen.ends_with("\n> half"));
+    window.press(" a line\r");
+    window.wait_for("half a line\n\nturn");
+    wait_for_idle(&window);
+    window.press(ESC);
+    std::thread::sleep(Duration::from_millis(200));
+    let screen = wait_for_idle(&window);
+    assert_eq!(screen.matches("stopped").count(), 1, "nothing runs that could be stopped: {screen}");
+    quit(window);
+}
+
+#[test]
+fn shift_tab_changes_the_mode() {
+    let home = Home::new();
+    let window = chat(&home, (80, 20), WRITES, &[]);
+    for mode in ["edit", "plan", "ask", "edit", "plan"] {
+        window.press(SHIFT_TAB);
+        window.wait_for(&format!("\nMode {mode}.\n>"));
+    }
+    window.press("go\r");
+    window.wait_for("plan mode only reads");
+    assert_eq!(text(home.work().join("made.txt")), "", "nothing is written in mode plan");
+    window.press("\u{3}\u{3}");
+    let mut window = window;
+    window.end();
+    // The mode that asks about nothing is not reached by accident, and is left at once.
+    let auto = chat(&home, (80, 20), WRITES, &["--mode", "auto"]);
+    auto.press(SHIFT_TAB);
+    auto.wait_for("\nMode plan.\n>");
+    quit_with_notice(auto);
+}
+
+/// Leaves while a notice is above the line.
+fn quit_with_notice(window: Window) {
+    window.press(&format!("x{CTRL_C}"));
+    quit(window);
+}
+
+#[test]
+fn the_history_is_searched() {
+    for (name, columns) in SIZES {
+        let home = Home::new();
+        let window = chat(&home, (columns, 20), ECHO, &[]);
+        for (turn, message) in [(1, "fix the tests"), (2, "read it"), (3, "run the tests again")] {
+            window.press(&format!("{message}\r"));
+            window.wait_for(&format!("turn {turn}: {message}"));
+            wait_for_idle(&window);
+        }
+        window.press(&format!("draft{CTRL_R}tests"));
+        window.wait_until("found", |screen| screen.ends_with("\n> run the tests again"));
+        window.press(CTRL_R);
+        let screen = window.wait_until("found", |screen| screen.ends_with("\n> fix the tests"));
+        assert_snapshot!(format!("search_{name}"), talk(&screen));
+        window.press("x");
+        window.wait_for("nothing found");
+        window.press(CTRL_C);
+        window.wait_until("the draft is back", |screen| screen.ends_with("\n> draft"));
+        window.press(&format!("{CTRL_R}fix\r"));
+        window.wait_for("turn 4: fix the tests");
+        quit_when_idle(window);
+    }
+}
+
+fn quit_when_idle(window: Window) {
+    wait_for_idle(&window);
+    quit(window);
+}
+
+#[test]
+fn files_are_completed_and_attached() {
+    for (name, columns) in SIZES {
+        let home = Home::new();
+        home.write("work/notes.txt", "Tea needs hot water.\n");
+        home.write("work/novel.md", "Chapter one\n");
+        let window = chat(&home, (columns, 20), "[[reply]]\ntext = 'ok'", &[]);
+        window.press("sum up @n\t");
+        window.wait_for("\nnotes.txt novel.md\n> sum up @no");
+        window.press("t\t");
+        window.wait_for("\n> sum up @notes.txt");
+        window.press(" and @nobody\r");
+        window.wait_for("\nok");
+        let screen = wait_for_idle(&window);
+        assert_snapshot!(format!("attached_{name}"), talk(&screen));
+        quit(window);
+        let told = told(&home);
+        assert!(told.contains("File notes.txt:") && told.contains("Tea needs hot water."), "{told}");
+    }
+}
+
+#[test]
+fn an_exclamation_mark_runs_a_command_of_the_user() {
+    for (name, columns) in SIZES {
+        let home = Home::new();
+        let window = chat(&home, (columns, 24), "[[reply]]\ntext = 'ok'", &["--mode", "plan"]);
+        window.press("!echo hi-$((40+2)); exit 3\r");
+        window.wait_for("next message");
+        window.press("!!echo for-$((40+3))\r");
+        window.wait_for("for-43");
+        window.press("!sleep 60\r");
+        window.wait_for("Running sleep 60. Esc stops it.");
+        window.press(ESC);
+        window.wait_for("(stopped)");
+        let screen = wait_for_idle(&window);
+        assert_snapshot!(format!("own_command_{name}"), talk(&screen));
+        window.press("what was that?\r");
+        window.wait_for("\nok");
+        window.wait_for("Enter approves");
+        window.press("x\u{3}");
+        window.press("\u{4}");
+        let mut window = window;
+        assert_eq!(window.end(), 0);
+        let told = told(&home);
+        assert!(told.contains("I ran `echo hi-$((40+2)); exit 3`:") && told.contains("hi-42"), "{told}");
+        assert!(!told.contains("for-43"), "{told}");
+    }
+}
+
+#[test]
+fn a_conversation_is_made_shorter_on_request() {
+    let home = Home::new();
+    let script = "[[reply]]\npurpose = 'compaction'\ndelay_ms = 300\ntext = 'They talked.'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
+    let window = chat(&home, (80, 24), script, &[]);
+    window.press("/compact\r");
+    window.wait_for("Nothing was said yet.");
+    window.press("one\r");
+    window.wait_for("turn 1: one");
+    wait_for_idle(&window);
+    window.press("/compact\r");
+    window.wait_for("no older part yet");
+    window.press("two\r");
+    window.wait_for("turn 2: two");
+    wait_for_idle(&window);
+    window.press("/compact\r");
+    window.wait_for("summarising");
+    window.wait_for("(what was said before is a summary now)");
+    wait_for_idle(&window);
+    window.press("three\r");
+    window.wait_for("turn 4: three");
+    quit_when_idle(window);
+}
+
+#[test]
+fn a_new_session_begins_after_clear() {
+    let home = Home::new();
+    let window = chat(&home, (80, 24), ECHO, &[]);
+    window.press("one\r");
+    window.wait_for("turn 1: one");
+    wait_for_idle(&window);
+    window.press("/clear\r");
+    let screen = window.wait_for("To continue the last one: /resume ");
+    assert!(!screen.contains("turn 1: one"), "the window is empty: {screen}");
+    window.press("two\r");
+    window.wait_for("turn 1: two");
+    quit_when_idle(window);
+    assert_eq!(sessions(&home).as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_edits_of_the_last_round_are_undone() {
+    let script = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "old.txt" }
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "mine.txt" }
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "new.txt", content = "made" }
+[[reply]]
+turn = 2
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "old.txt", old = "one", new = "two" }
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "mine.txt", content = "the agent's" }
+[[reply]]
+text = "ok"
+"#;
+    for (name, columns) in SIZES {
+        let home = Home::new();
+        home.write("work/old.txt", "one");
+        home.write("work/mine.txt", "before");
+        let window = chat(&home, (columns, 24), script, &["--mode", "edit"]);
+        window.press("go\r");
+        window.wait_for("\nok");
+        wait_for_idle(&window);
+        assert_eq!(text(home.work().join("old.txt")), "two");
+        home.write("work/mine.txt", "the user's");
+        window.press("/undo\r");
+        window.wait_for("restored old.txt");
+        let screen = wait_for_idle(&window);
+        // The calls of one turn end in any order.
+        let answer = &screen[screen.find("> /undo").unwrap()..];
+        assert_snapshot!(format!("undo_{name}"), answer);
+        assert_eq!(text(home.work().join("old.txt")), "one");
+        assert_eq!(text(home.work().join("mine.txt")), "the user's");
+        assert!(!home.work().join("new.txt").exists());
+        window.press("and now?\r");
+        window.wait_for("> and now?");
+        window.wait_until("answered", |screen| screen.matches("\nok").count() == 2);
+        quit_when_idle(window);
+        let told = told(&home);
+        assert!(told.contains("I undid the edits of the last round in: new.txt, old.txt"), "{told}");
+    }
+}
+
+const PLANS: &str = "[[reply]]\nturn = 1\ntext = 'I will write made.txt.'\n[[reply]]\nturn = 2\n[[reply.call]]\ntool = 'write_file'\n\
+                     arguments = { path = 'made.txt', content = 'made' }\n[[reply]]\ntext = 'heard: {heard}'";
+
+#[test]
+fn a_plan_is_approved_with_one_key_and_carried_out() {
+    for (name, columns) in SIZES {
+        let home = Home::new();
+        let window = chat(&home, (columns, 24), PLANS, &["--mode", "plan"]);
+        window.press("make it\r");
+        window.wait_for("Enter approves");
+        // What is pressed while the plan appears was meant for something else.
+        std::thread::sleep(Duration::from_millis(600));
+        let screen = window.screen();
+        assert_snapshot!(format!("plan_{name}"), talk(&screen));
+        window.press("\r");
+        window.wait_for("heard: The plan is approved.");
+        wait_for_idle(&window);
+        assert_eq!(text(home.work().join("made.txt")), "made");
+        window.press("/mode\r");
+        window.wait_for("The mode is edit.");
+        quit_when_idle(window);
+    }
+}
+
+#[test]
+fn a_plan_can_be_changed_instead() {
+    let home = Home::new();
+    let window = chat(&home, (80, 24), PLANS, &["--mode", "plan"]);
+    window.press("make it\r");
+    window.wait_for("Enter approves");
+    std::thread::sleep(Duration::from_millis(600));
+    window.press("another");
+    window.wait_until("the offer makes room", |screen| !screen.contains("Enter approves"));
+    window.press("\r");
+    window.wait_for("heard: another");
+    assert_eq!(text(home.work().join("made.txt")), "", "it is still mode plan");
+    window.wait_for("Enter approves");
+    window.press(ESC);
+    window.wait_until("the offer is gone", |screen| !screen.contains("Enter approves"));
+    std::thread::sleep(Duration::from_millis(600));
+    window.press("\r");
+    quit_when_idle(window);
+}
+
+#[test]
+fn a_long_paste_is_folded() {
+    for (name, columns) in SIZES {
+        let home = Home::new();
+        let window = chat(&home, (columns, 24), "[[reply]]\ntext = 'ok'", &[]);
+        let lines: String = (1..=40).map(|line| format!("pasted line {line}\r\n")).collect();
+        window.press(&format!("look at {} please", pasted(&lines)));
+        window.wait_for("\n> look at [pasted text, 40 lines] please");
+        window.press("\r");
+        window.wait_for("\nok");
+        let screen = wait_for_idle(&window);
+        assert_snapshot!(format!("paste_{name}"), talk(&screen));
+        quit(window);
+        assert!(told(&home).contains("pasted line 40"));
+    }
+}
+
+#[test]
+fn the_words_of_the_lead_between_its_calls_are_seen_in_a_run() {
+    let script = "[[reply]]\nturn = 1\ntext = \"I have read the task. First I look at the notes, which say what has to be done and by whom.\"\n\
+                  [[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n[[reply]]\nfault = 'hang'";
+    for (name, columns) in SIZES {
+        let home = Home::new();
+        let window = Window::run(&home, (columns, 12), script, &[], &[]);
+        window.wait_for("First I look at the notes");
+        let screen = window.wait_for("after echo");
+        assert_snapshot!(format!("thought_{name}"), screen);
+        assert!(!screen.contains("I have read"), "only the last sentence: {screen}");
+        let cells = window.cells();
+        let row = cells
+            .iter()
+            .find(|row| row.iter().map(avt::Cell::char).collect::<String>().contains("First I"))
+            .unwrap();
+        assert!(row[0].pen().is_faint(), "it is dimmed");
+        window.press(CTRL_C);
+        let mut window = window;
+        assert_eq!(window.end(), 130);
+    }
+}

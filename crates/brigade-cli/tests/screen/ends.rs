@@ -1,0 +1,86 @@
+//! The end of a run: changed files, a run that Ctrl-C stopped, and words that wrap.
+
+use insta::assert_snapshot;
+
+use crate::home::Home;
+use crate::support::Window;
+
+const SIZES: [(&str, u16); 2] = [("wide", 100), ("narrow", 60)];
+
+/// Two agents change files; one path is longer than a narrow window.
+const EDITS: &str = r#"
+[price]
+input = 3.0
+output = 15.0
+[[reply]]
+agent = "lead"
+turn = 1
+usage = { input = 1200, output = 34 }
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "notes.txt", content = "one\ntwo\nthree\n" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Coder", task = "repair it" }
+[[reply]]
+agent = "lead"
+text = "The sum is right again, and the notes say what was wrong with it in more words than fit into a line."
+usage = { input = 100, output = 10 }
+[[reply]]
+agent = "Coder"
+turn = 1
+usage = { input = 800, output = 20 }
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "src/of/a/rather/long/path/with/many/folders/calc.py" }
+[[reply]]
+agent = "Coder"
+turn = 2
+usage = { input = 900, output = 20 }
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "src/of/a/rather/long/path/with/many/folders/calc.py", old = "a - b", new = "a + b" }
+[[reply]]
+agent = "Coder"
+text = "done"
+usage = { input = 950, output = 2 }
+"#;
+
+#[test]
+fn the_end_lists_the_files_that_agents_changed() {
+    for (name, columns) in SIZES {
+        let home = Home::new();
+        let folder = home.work().join("src/of/a/rather/long/path/with/many/folders");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("calc.py"), "def add(a, b):\n    return a - b\n").unwrap();
+        let mut window = Window::run(&home, (columns, 30), EDITS, &["--mode", "edit"], &[]);
+        assert_eq!(window.end(), 0, "{}", window.text());
+        assert_snapshot!(format!("changes_{name}"), window.screen());
+    }
+}
+
+#[test]
+fn a_run_that_ctrl_c_stopped_names_resume() {
+    for (name, columns) in SIZES {
+        let home = Home::new();
+        let script = "[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'finished'";
+        let mut window = Window::run(&home, (columns, 20), script, &[], &[]);
+        window.wait_for("thinking");
+        window.press("\u{3}");
+        assert_eq!(window.end(), 130, "{}", window.text());
+        assert_snapshot!(format!("cancelled_{name}"), window.screen());
+        let text = window.whole_text();
+        let (_, after) = text.split_once("brigade resume ").unwrap();
+        home.brigade(&["resume", after.lines().next().unwrap()]).exits(0).prints("finished");
+    }
+}
+
+#[test]
+fn notes_and_errors_wrap_between_words() {
+    for (name, columns) in SIZES {
+        let home = Home::new();
+        let mut window = Window::start(&home, (columns, 20), &["run", "count the files"], &[]);
+        assert_eq!(window.end(), 2, "{}", window.text());
+        assert_snapshot!(format!("no_model_{name}"), window.screen());
+    }
+}

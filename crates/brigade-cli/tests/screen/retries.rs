@@ -1,0 +1,41 @@
+//! A provider that cannot be reached.
+
+use insta::assert_snapshot;
+
+use crate::home::Home;
+use crate::support::Window;
+
+/// The screen with the pause, which is random, as `#`.
+fn without_pause(screen: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = screen;
+    while let Some(at) = rest.find("again in ") {
+        let (before, after) = rest.split_at(at + "again in ".len());
+        let digits = after.find(' ').unwrap_or(0);
+        shown.push_str(before);
+        shown.push_str(&"#".repeat(digits));
+        rest = &after[digits..];
+    }
+    shown + rest
+}
+
+#[test]
+fn a_refused_connection_is_shown_with_the_next_attempt() {
+    for (name, columns) in [("wide", 100), ("narrow", 60)] {
+        let home = Home::new();
+        let flags = [
+            "--model",
+            "llamacpp/none",
+            "--set",
+            "providers.llamacpp.base_url=http://127.0.0.1:9/v1",
+            "--set",
+            "limits.retry_pause=6s",
+        ];
+        let mut window = Window::start(&home, (columns, 10), &[&["run", "x"], &flags[..]].concat(), &[]);
+        let screen = window.wait_for("attempt 2 of 6, again in ");
+        assert!(!screen.contains("thinking"), "{screen}");
+        assert_snapshot!(format!("refused_{name}"), without_pause(&screen));
+        window.press("\u{3}");
+        assert_eq!(window.end(), 130, "{}", window.text());
+    }
+}

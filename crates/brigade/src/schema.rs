@@ -1,0 +1,149 @@
+//! JSON Schemas that results have to fit.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use brigade_core::json;
+use jsonschema::{Retrieve, Uri, Validator};
+use serde_json::Value;
+
+/// How much of what is wrong with a result the agent reads.
+const MAX_CAUSE_CHARS: usize = 400;
+
+/// JSON Schema that the result of a session has to fit. All its references stay within it: nothing is fetched.
+///
+/// ```
+/// use brigade::ResultSchema;
+///
+/// let schema = ResultSchema::parse(r#"{ "type": "object", "required": ["n"] }"#)?;
+/// assert_eq!(schema.fit(r#"{ "n": 1 }"#).as_deref(), Ok(r#"{"n":1}"#));
+/// assert!(schema.fit("one").is_err());
+/// assert!(ResultSchema::parse(r#"{ "$ref": "https://example.com/n.json" }"#).is_err());
+/// # Ok::<(), brigade::SchemaError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResultSchema(String);
+
+/// Reason why a schema cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// The text is not JSON.
+    #[error("it is not JSON: {0}")]
+    NotJson(String),
+    /// The JSON is not an object.
+    #[error("expected a JSON Schema, which is an object")]
+    NotAnObject,
+    /// A reference leads to another document.
+    #[error(
+        "it refers to {0}, and references to other documents are not followed. Copy the definition into the `$defs` of the schema"
+    )]
+    Remote(String),
+    /// The schema breaks the rules for schemas.
+    #[error("it is not a valid JSON Schema: {0}")]
+    Invalid(String),
+}
+
+impl ResultSchema {
+    /// Reads a schema and checks it.
+    pub fn parse(text: &str) -> Result<ResultSchema, SchemaError> {
+        validator(text)?;
+        Ok(ResultSchema(text.to_owned()))
+    }
+
+    /// The schema as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The JSON in a text, on one line, or what is wrong with it. A text may be JSON in a fenced block.
+    pub fn fit(&self, text: &str) -> Result<String, String> {
+        let validator = validator(&self.0).map_err(|error| format!("the schema cannot be used: {error}"))?;
+        let value = json::parse(unfenced(text)).map_err(|cause| format!("it is not JSON: {cause}"))?;
+        match validator.iter_errors(&value).next() {
+            None => Ok(value.to_string()),
+            Some(error) => {
+                let place = error.instance_path().to_string();
+                let place = if place.is_empty() { "the whole".to_owned() } else { place };
+                let shown: String = error.to_string().chars().take(MAX_CAUSE_CHARS).collect();
+                Err(format!("{shown} (at {place})"))
+            }
+        }
+    }
+}
+
+fn validator(text: &str) -> Result<Validator, SchemaError> {
+    let schema: Value = json::parse(text).map_err(|error| SchemaError::NotJson(error.to_string()))?;
+    if !schema.is_object() {
+        return Err(SchemaError::NotAnObject);
+    }
+    let retriever = NoRetriever::default();
+    let wanted = retriever.wanted.clone();
+    jsonschema::options().with_retriever(retriever).build(&schema).map_err(|error| {
+        let remote = wanted.lock().unwrap_or_else(PoisonError::into_inner).take();
+        remote.map_or_else(|| SchemaError::Invalid(error.to_string()), SchemaError::Remote)
+    })
+}
+
+/// Retriever that fetches nothing and remembers what was wanted.
+#[derive(Default)]
+struct NoRetriever {
+    wanted: Arc<Mutex<Option<String>>>,
+}
+
+impl Retrieve for NoRetriever {
+    fn retrieve(&self, uri: &Uri<String>) -> Result<Value, Box<dyn Error + Send + Sync>> {
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(uri.as_str().to_owned());
+        Err("references to other documents are not followed".into())
+    }
+}
+
+/// Models like to put JSON into a fenced block.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner)).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_that_lead_elsewhere_are_refused() {
+        let refused = |text: &str| ResultSchema::parse(text).unwrap_err();
+        for (text, uri) in [
+            (r#"{"$ref": "https://example.com/a.json"}"#, "https://example.com/a.json"),
+            (
+                r#"{"properties": {"a": {"$ref": "https://example.com/a.json#/b"}}}"#,
+                "https://example.com/a.json",
+            ),
+            (r#"{"$ref": "file:///etc/passwd"}"#, "file:///etc/passwd"),
+            (r#"{"$ref": "other.json"}"#, "other.json"),
+        ] {
+            let SchemaError::Remote(shown) = refused(text) else { panic!("{text}: {:?}", refused(text)) };
+            assert!(shown.ends_with(uri), "{text}: {shown}");
+        }
+    }
+
+    #[test]
+    fn references_within_a_schema_are_followed() {
+        let schema = r##"{
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": "https://example.com/report",
+            "$ref": "#/$defs/report",
+            "$defs": { "report": { "type": "object", "required": ["n"] } }
+        }"##;
+        let schema = ResultSchema::parse(schema).unwrap();
+        assert_eq!(schema.fit("```json\n{\"n\": 1}\n```"), Ok(r#"{"n":1}"#.to_owned()));
+        assert!(schema.fit("{}").unwrap_err().contains("\"n\" is a required property"));
+    }
+
+    #[test]
+    fn what_is_no_schema_is_refused() {
+        assert!(matches!(ResultSchema::parse("{"), Err(SchemaError::NotJson(_))));
+        assert!(matches!(ResultSchema::parse(r#"{"a": 1, "a": 2}"#), Err(SchemaError::NotJson(_))));
+        assert_eq!(ResultSchema::parse("[]"), Err(SchemaError::NotAnObject));
+        assert!(matches!(ResultSchema::parse(r#"{"type": "nonsense"}"#), Err(SchemaError::Invalid(_))));
+        assert!(matches!(ResultSchema::parse(r##"{"$ref": "#/$defs/none"}"##), Err(SchemaError::Invalid(_))));
+    }
+}

@@ -1,0 +1,232 @@
+//! Undo of the file edits of a session's last round.
+//!
+//! The log has the hashes of the content before and after each edit. The driver keeps the content before the first edit
+//! of a file as a blob, together with the intent of the edit. An undo goes back from the content that the file has now,
+//! edit by edit, as far as the hashes fit together. A file that was changed since is left alone.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use brigade_core::event::Effect;
+use brigade_core::permission::{Mode, Permissions};
+use brigade_core::{CallId, Event, Hash, Purpose, Record, SessionId, ToolCall, json};
+
+use crate::store::{Pos, Store, StoreError};
+use crate::tool::{FileError, Files, Workspace};
+
+/// The largest content that is kept for an undo.
+pub(crate) const MAX_KEPT_BYTES: u64 = 1 << 20;
+
+/// A file that the last round changed, and the result of the undo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndoneFile {
+    /// The file, relative to the workspace.
+    pub path: String,
+    /// The result.
+    pub result: UndoResult,
+}
+
+/// The result of an undo for one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UndoResult {
+    /// The file has the content from before the round.
+    Restored,
+    /// The file has the content that another program gave it between two edits of the round. The earlier edits stay.
+    PartlyRestored,
+    /// The file did not exist before the round, and was removed.
+    Removed,
+    /// The file already is as it was before the round.
+    Unchanged,
+    /// The file was left alone.
+    Refused {
+        /// The cause, as the end of a sentence.
+        cause: String,
+    },
+}
+
+/// An edit that happened.
+struct Edit {
+    before: Option<Hash>,
+    after: Hash,
+}
+
+/// The content to go back to.
+struct Target {
+    content: Option<Hash>,
+    /// Whether that is the content before the first edit.
+    is_first: bool,
+}
+
+/// Undoes the file edits of the last round of a session and of all sessions below it. Each file is decided by itself.
+/// Edits that were imported are not undone: nobody here made them.
+pub async fn undo(
+    store: &dyn Store,
+    session: &SessionId,
+    workspace: &Workspace,
+) -> Result<Vec<UndoneFile>, StoreError> {
+    let imported = store.imported(&session.root_id()).await?.unwrap_or_default();
+    let since = last_round(store, session).await?.max(imported);
+    let records = store.tail(session, since, usize::MAX).await?;
+    // The user undoes what was done in the user's name: the rules for agents do not apply.
+    let permissions = Permissions { mode: Mode::Auto, ..Permissions::default() };
+    let files = Files::new(workspace.clone(), Arc::new(permissions), [String::new()].into());
+    let mut undone = Vec::new();
+    for (path, edits) in edits(&records) {
+        let result = undo_file(store, &files, &path, &edits).await?;
+        undone.push(UndoneFile { path, result });
+    }
+    Ok(undone)
+}
+
+/// The position before the last round of a session. A round that only made a summary does not count.
+async fn last_round(store: &dyn Store, session: &SessionId) -> Result<Pos, StoreError> {
+    let records = store.read(session, 0).await?;
+    let is_turn = |record: &Record| matches!(record.event, Event::Called { purpose, .. } if purpose != Purpose::Compaction);
+    let until = records.iter().rposition(is_turn).unwrap_or(records.len());
+    let mut newest_first = records[..until].iter().rev();
+    let started = newest_first.find(|record| matches!(record.event, Event::Started { .. }));
+    let started = started.ok_or_else(|| StoreError::Unknown(session.clone()))?;
+    Ok(started.pos.saturating_sub(1))
+}
+
+/// The edits that happened, by file and in order.
+fn edits(records: &[Record]) -> BTreeMap<String, Vec<Edit>> {
+    let mut edits: BTreeMap<String, Vec<Edit>> = BTreeMap::new();
+    let mut calls: HashMap<(&SessionId, CallId), &ToolCall> = HashMap::new();
+    let mut intents: HashMap<(&SessionId, CallId), Edit> = HashMap::new();
+    for record in records {
+        let session = &record.session;
+        match &record.event {
+            Event::Replied { turn, reply, .. } => {
+                let ids = (0..).map(|index| (session, CallId { turn: *turn, index }));
+                calls.extend(ids.zip(&reply.calls));
+            }
+            Event::ToolStarted { call, effect: Effect::Edit, before, after: Some(after), .. } => {
+                intents.insert((session, *call), Edit { before: *before, after: *after });
+            }
+            Event::ToolEnded { call, output, seen, .. } if !output.is_error() => {
+                let Some(edit) = intents.remove(&(session, *call)) else { continue };
+                // Logs of earlier versions name the file only in the call.
+                let named = || calls.get(&(session, *call)).and_then(|call| path_in(call));
+                if let Some(path) = seen.as_ref().map(|seen| seen.path.clone()).or_else(named) {
+                    edits.entry(path).or_default().push(edit);
+                }
+            }
+            _ => {}
+        }
+    }
+    edits
+}
+
+fn path_in(call: &ToolCall) -> Option<String> {
+    Some(json::parse(call.arguments.as_str()).ok()?.get("path")?.as_str()?.to_owned())
+}
+
+async fn undo_file(
+    store: &dyn Store,
+    files: &Files,
+    path: &str,
+    edits: &[Edit],
+) -> Result<UndoResult, StoreError> {
+    let (there, place) = (files.clone(), path.to_owned());
+    let now = match blocking(move || there.hash(&place)).await {
+        Ok(now) => now,
+        Err(cause) => return Ok(UndoResult::Refused { cause }),
+    };
+    let Target { content, is_first } = match target(now, edits) {
+        Ok(target) => target,
+        Err(result) => return Ok(result),
+    };
+    let old = match content {
+        Some(hash) => match store.blob(hash).await? {
+            Some(content) => Some(content),
+            None => {
+                let cause = "its content before the edit was not kept, because it was longer than 1 MiB, was not \
+                             UTF-8, or an earlier version of Brigade made the edit";
+                return Ok(UndoResult::Refused { cause: cause.to_owned() });
+            }
+        },
+        None => None,
+    };
+    let (there, place, removes) = (files.clone(), path.to_owned(), old.is_none());
+    let written = blocking(move || match (old, now) {
+        (Some(content), now) => there.replace(&place, content.as_bytes(), now),
+        (None, Some(now)) => there.remove(&place, now),
+        (None, None) => Ok(()),
+    });
+    Ok(match written.await {
+        Ok(()) if removes => UndoResult::Removed,
+        Ok(()) if is_first => UndoResult::Restored,
+        Ok(()) => UndoResult::PartlyRestored,
+        Err(cause) => UndoResult::Refused { cause },
+    })
+}
+
+/// The content to go back to from the content `now`, as far as the edits fit together; otherwise the result.
+fn target(now: Option<Hash>, edits: &[Edit]) -> Result<Target, UndoResult> {
+    let mut content = edits.last().map(|edit| edit.after);
+    let newest = content;
+    let mut is_first = true;
+    for edit in edits.iter().rev() {
+        if Some(edit.after) != content {
+            is_first = false;
+            break;
+        }
+        content = edit.before;
+    }
+    if now == content {
+        return Err(UndoResult::Unchanged);
+    }
+    if now == newest {
+        return Ok(Target { content, is_first });
+    }
+    let cause = if now.is_some() { "it was changed since" } else { "it was removed since" };
+    Err(UndoResult::Refused { cause: cause.to_owned() })
+}
+
+/// Does something with files on a thread that may wait. An error is the end of a sentence.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T, String> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(content: &str) -> Option<Hash> {
+        Some(Hash::of(content.as_bytes()))
+    }
+
+    fn edit(before: Option<&str>, after: &str) -> Edit {
+        Edit { before: before.and_then(hash), after: Hash::of(after.as_bytes()) }
+    }
+
+    fn back(now: Option<&str>, edits: &[Edit]) -> Result<(Option<Hash>, bool), UndoResult> {
+        target(now.and_then(hash), edits).map(|target| (target.content, target.is_first))
+    }
+
+    #[test]
+    fn edits_are_followed_back_as_far_as_they_fit() {
+        let chain = [edit(Some("a"), "b"), edit(Some("b"), "c")];
+        assert_eq!(back(Some("c"), &chain), Ok((hash("a"), true)));
+        assert_eq!(back(Some("a"), &chain), Err(UndoResult::Unchanged));
+        let created = [edit(None, "b"), edit(Some("b"), "c")];
+        assert_eq!(back(Some("c"), &created), Ok((None, true)));
+        assert_eq!(back(None, &created), Err(UndoResult::Unchanged));
+        let broken = [edit(Some("a"), "b"), edit(Some("of the user"), "c")];
+        assert_eq!(back(Some("c"), &broken), Ok((hash("of the user"), false)));
+    }
+
+    #[test]
+    fn a_file_that_was_changed_since_is_left_alone() {
+        let chain = [edit(Some("a"), "b"), edit(Some("b"), "c")];
+        for now in [Some("b"), Some("of the user"), None] {
+            assert!(matches!(back(now, &chain), Err(UndoResult::Refused { .. })), "{now:?}");
+        }
+    }
+}

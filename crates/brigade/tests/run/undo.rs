@@ -1,0 +1,255 @@
+//! Undo of the last round's file edits.
+
+use std::sync::Arc;
+
+use brigade::core::{Event, Hash, SessionId};
+use brigade::store::{MemoryStore, SqliteStore, export, import};
+use brigade::{More, Store, UndoResult, UndoneFile, Workspace, undo};
+
+use crate::support::{Stage, end};
+
+/// Reads and edits `old.txt` twice, creates `new.txt`, and has a child that edits `child.txt`.
+const EDITS: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "old.txt" }
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "new.txt", content = "made" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Child", task = "edit" }
+[[reply]]
+agent = "lead"
+turn = 2
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "old.txt", old = "one", new = "two" }
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "old.txt", old = "two", new = "three" }
+[[reply]]
+agent = "Child"
+turn = 1
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "child.txt" }
+[[reply]]
+agent = "Child"
+turn = 2
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "child.txt", content = "changed" }
+[[reply]]
+text = "done"
+"#;
+
+fn put(stage: &Stage, path: &str, content: impl AsRef<[u8]>) {
+    std::fs::write(stage.path().join(path), content).unwrap();
+}
+
+fn content(stage: &Stage, path: &str) -> Option<String> {
+    std::fs::read_to_string(stage.path().join(path)).ok()
+}
+
+async fn edited() -> (Stage, SessionId) {
+    let stage = Stage::new(EDITS);
+    put(&stage, "old.txt", "one line\n");
+    put(&stage, "child.txt", "as it was");
+    let ending = stage.run().await;
+    assert_eq!(content(&stage, "old.txt").as_deref(), Some("three line\n"), "{:?}", ending.outcome);
+    assert_eq!(content(&stage, "child.txt").as_deref(), Some("changed"));
+    (stage, ending.session)
+}
+
+async fn undone(stage: &Stage, session: &SessionId) -> Vec<(String, UndoResult)> {
+    let workspace = Workspace::open(stage.path()).unwrap();
+    let undone = undo(&*stage.store, session, &workspace).await.unwrap();
+    undone.into_iter().map(|UndoneFile { path, result }| (path, result)).collect()
+}
+
+fn refused(cause: &str) -> UndoResult {
+    UndoResult::Refused { cause: cause.to_owned() }
+}
+
+#[tokio::test]
+async fn edits_of_all_agents_are_undone() {
+    let (stage, session) = edited().await;
+    let expected = [
+        ("child.txt".to_owned(), UndoResult::Restored),
+        ("new.txt".to_owned(), UndoResult::Removed),
+        ("old.txt".to_owned(), UndoResult::Restored),
+    ];
+    assert_eq!(undone(&stage, &session).await, expected);
+    assert_eq!(content(&stage, "old.txt").as_deref(), Some("one line\n"));
+    assert_eq!(content(&stage, "child.txt").as_deref(), Some("as it was"));
+    assert_eq!(content(&stage, "new.txt"), None);
+    let again = undone(&stage, &session).await;
+    assert!(again.iter().all(|(_, result)| *result == UndoResult::Unchanged), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_was_changed_since_is_refused_and_the_others_are_undone() {
+    let (stage, session) = edited().await;
+    put(&stage, "old.txt", "the user's");
+    std::fs::remove_file(stage.path().join("child.txt")).unwrap();
+    let expected = [
+        ("child.txt".to_owned(), refused("it was removed since")),
+        ("new.txt".to_owned(), UndoResult::Removed),
+        ("old.txt".to_owned(), refused("it was changed since")),
+    ];
+    assert_eq!(undone(&stage, &session).await, expected);
+    assert_eq!(content(&stage, "old.txt").as_deref(), Some("the user's"));
+    assert_eq!(content(&stage, "child.txt"), None);
+}
+
+#[tokio::test]
+async fn only_the_last_round_is_undone() {
+    let (stage, session) = edited().await;
+    let runtime = stage.runtime();
+    runtime.tell(&session, "more").await.unwrap();
+    end(runtime.resume(&session, More::default()).await.unwrap()).await.unwrap();
+    assert!(undone(&stage, &session).await.is_empty(), "the second round edited nothing");
+    assert_eq!(content(&stage, "old.txt").as_deref(), Some("three line\n"));
+}
+
+#[tokio::test]
+async fn a_summary_is_no_round_of_work() {
+    let (stage, session) = edited().await;
+    end(stage.runtime().prepare_compact(&session, More::default()).await.unwrap().start()).await.unwrap();
+    let results = undone(&stage, &session).await;
+    assert_eq!(results.len(), 3, "{results:?}");
+    assert_eq!(content(&stage, "old.txt").as_deref(), Some("one line\n"));
+}
+
+#[tokio::test]
+async fn content_is_kept_once_for_each_file_and_within_a_bound() {
+    let (stage, session) = edited().await;
+    let kept = |text: &str| {
+        let (store, hash) = (stage.store.clone(), Hash::of(text.as_bytes()));
+        async move { store.blob(hash).await.unwrap().is_some() }
+    };
+    assert!(kept("one line\n").await);
+    assert!(!kept("two line\n").await, "what the round itself wrote is not needed");
+    stage.store.remove(&session).await.unwrap();
+    assert!(!kept("one line\n").await, "it is removed with the session");
+
+    let stage = Stage::new(EDITS);
+    put(&stage, "old.txt", format!("one line\n{}", "x".repeat(1 << 20)));
+    put(&stage, "child.txt", b"\xff\xfe");
+    let session = stage.run().await.session;
+    let results = undone(&stage, &session).await;
+    let UndoResult::Refused { cause } = &results[2].1 else { panic!("{results:?}") };
+    assert!(cause.contains("was not kept"), "{cause}");
+    assert!(content(&stage, "old.txt").unwrap().starts_with("three line"));
+}
+
+#[tokio::test]
+async fn what_another_program_wrote_during_the_round_is_kept() {
+    let script = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "old.txt" }
+[[reply]]
+turn = 2
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "old.txt", content = "first" }
+[[reply]]
+turn = 3
+delay_ms = 300
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "old.txt" }
+[[reply]]
+turn = 4
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "old.txt", content = "second" }
+[[reply]]
+text = "done"
+"#;
+    let stage = Stage::new(script);
+    put(&stage, "old.txt", "zero");
+    let run = stage.start().await;
+    let session = run.session().clone();
+    while content(&stage, "old.txt").as_deref() != Some("first") {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    put(&stage, "old.txt", "the user's");
+    end(run).await.unwrap();
+    assert_eq!(content(&stage, "old.txt").as_deref(), Some("second"));
+    assert_eq!(undone(&stage, &session).await, [("old.txt".to_owned(), UndoResult::PartlyRestored)]);
+    assert_eq!(content(&stage, "old.txt").as_deref(), Some("the user's"));
+}
+
+#[tokio::test]
+async fn imported_edits_are_not_undone() {
+    let (stage, session) = edited().await;
+    let text = export(&*stage.store, &session).await.unwrap();
+    let other = MemoryStore::new();
+    import(&other, &text).await.unwrap();
+    let workspace = Workspace::open(stage.path()).unwrap();
+    assert!(undo(&other, &session, &workspace).await.unwrap().is_empty());
+    assert_eq!(content(&stage, "new.txt").as_deref(), Some("made"));
+}
+
+#[tokio::test]
+async fn logs_of_earlier_versions_name_the_file_in_the_call() {
+    let (stage, session) = edited().await;
+    let folder = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&folder.path().join("store.db")).unwrap());
+    // The same log as an earlier version wrote it: without the path in the end of a call, and without the content.
+    let lease = store.lease(&session, &brigade::store::Holder::this_process(), 0).await.unwrap();
+    let events: Vec<Event> = stage
+        .events(&session)
+        .await
+        .into_iter()
+        .map(|event| match event {
+            Event::ToolEnded { call, output, spent, .. } => {
+                Event::ToolEnded { call, output, spent, seen: None }
+            }
+            event => event,
+        })
+        .collect();
+    let append = brigade::store::Append {
+        session: session.clone(),
+        expect: brigade::store::Expect::Length(0),
+        events: Arc::new(events),
+        blobs: Vec::new(),
+        lease: Some(lease),
+        at: 0,
+    };
+    store.append(append).await.unwrap();
+    let workspace = Workspace::open(stage.path()).unwrap();
+    let undone = undo(&*store, &session, &workspace).await.unwrap();
+    let [new, old] = undone.as_slice() else { panic!("{undone:?}") };
+    assert_eq!((new.path.as_str(), &new.result), ("new.txt", &UndoResult::Removed));
+    let UndoResult::Refused { cause } = &old.result else { panic!("{undone:?}") };
+    assert!(old.path == "old.txt" && cause.contains("earlier version"), "{undone:?}");
+}
+
+#[tokio::test]
+async fn a_link_is_not_followed_out_of_the_workspace() {
+    let (stage, session) = edited().await;
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("made"), "made").unwrap();
+    std::fs::remove_file(stage.path().join("new.txt")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("made"), stage.path().join("new.txt")).unwrap();
+    let results = undone(&stage, &session).await;
+    assert!(matches!(results[1].1, UndoResult::Refused { .. }), "{results:?}");
+    assert!(outside.path().join("made").exists());
+}
+
+#[tokio::test]
+async fn a_session_that_does_not_exist_is_an_error() {
+    let stage = Stage::new(EDITS);
+    let session = stage.runtime().new_session().unwrap();
+    let workspace = Workspace::open(stage.path()).unwrap();
+    assert!(undo(&*stage.store, &session, &workspace).await.is_err());
+}
