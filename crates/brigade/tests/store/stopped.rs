@@ -163,3 +163,17 @@ async fn work_between_commits_finds_the_lock_free() {
     }
     assert_eq!(store.words(&root(1), 0).await.unwrap().len(), 480);
 }
+
+#[test]
+fn open_to_read_while_the_store_is_created_finds_nothing_or_the_whole_store() {
+    for _ in 0..200 {
+        let folder = folder();
+        let place = database(folder.path());
+        std::fs::write(&place, "").unwrap();
+        std::thread::scope(|scope| {
+            let created = scope.spawn(|| SqliteStore::open(&place).unwrap());
+            while SqliteStore::open_to_read(&place).unwrap().is_none() {}
+            drop(created.join().unwrap());
+        });
+    }
+}

@@ -177,11 +177,13 @@ fn prepare(place: &Path, connection: &Connection) -> Result<(), StoreError> {
 /// The number of the format, if this version can use it; none where nothing was written yet.
 pub(super) fn format(place: &Path, connection: &Connection) -> Result<Option<u32>, StoreError> {
     let explain = |error| store_error(place, error);
-    let number =
-        |name| connection.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map_err(explain);
-    let (found, application) = (number("user_version")?, number("application_id")?);
+    // One snapshot for all three: another process may be creating the tables at this moment.
+    let snapshot = connection.unchecked_transaction().map_err(explain)?;
+    let number = |name| snapshot.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map_err(explain);
     let tables: u32 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(explain)?;
+        snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(explain)?;
+    let (found, application) = (number("user_version")?, number("application_id")?);
+    snapshot.finish().map_err(explain)?;
     if tables == 0 && found == 0 {
         return Ok(None);
     }
