@@ -23,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brigade::model::Proxies;
 use brigade::{Runtime, Store};
 use brigade_core::Agent;
 use futures::future::BoxFuture;
@@ -64,6 +65,8 @@ pub struct Desk {
     pub model: Option<String>,
     /// How long a round may take, where there is a limit.
     pub timeout: Option<Duration>,
+    /// Proxies for MCP servers that the client names.
+    pub proxies: Proxies,
 }
 
 /// Serves sessions until the client has gone or `stop` is ready. Then everything that runs is cancelled and waited for.

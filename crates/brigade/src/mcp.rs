@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use brigade_sandbox::GuardCommand;
 
+use crate::model::Proxies;
 use crate::secret::Secret;
 use crate::tool::{AnyTool, Toolbox};
 use login::Login;
@@ -92,6 +93,8 @@ pub struct Address {
     pub headers: Vec<(String, Secret)>,
     /// How somebody is logged in, where it asks for that.
     pub login: Login,
+    /// Proxy that the server is reached through.
+    pub proxies: Proxies,
 }
 
 /// Something that a server offers and that cannot be used, or a server that cannot be used at all.

@@ -3,6 +3,7 @@
 use agent_client_protocol::v1::schema as acp;
 use brigade::mcp::login::Login;
 use brigade::mcp::{Address, CALL_TIME, Definition, Program, START_TIME, Servers, Way};
+use brigade::model::Proxies;
 use brigade::{Secret, Settings};
 use brigade_core::text;
 
@@ -24,8 +25,10 @@ pub(super) async fn add(
         return Ok(desk);
     }
     let mut settings = desk.runtime.settings().clone();
-    let definitions: Vec<Definition> =
-        servers.into_iter().map(|server| definition(server, &settings)).collect::<Result<_, _>>()?;
+    let definitions: Vec<Definition> = servers
+        .into_iter()
+        .map(|server| definition(server, &settings, &desk.proxies))
+        .collect::<Result<_, _>>()?;
     let started = Servers::start(definitions).await;
     for problem in started.problems() {
         host.note(&format!("warning: {problem}"));
@@ -42,7 +45,11 @@ pub(super) async fn add(
     Ok(Desk { runtime: desk.runtime.with_settings(settings), ..desk })
 }
 
-fn definition(server: acp::McpServer, settings: &Settings) -> Result<Definition, acp::Error> {
+fn definition(
+    server: acp::McpServer,
+    settings: &Settings,
+    proxies: &Proxies,
+) -> Result<Definition, acp::Error> {
     let (name, way) = match server {
         acp::McpServer::Stdio(server) => {
             let Some(shell) = &settings.shell else {
@@ -68,10 +75,8 @@ fn definition(server: acp::McpServer, settings: &Settings) -> Result<Definition,
         acp::McpServer::Http(server) => {
             let headers =
                 server.headers.into_iter().map(|pair| (pair.name, Secret::new(pair.value))).collect();
-            (
-                server.name,
-                Way::Http(Address { url: Secret::new(server.url), headers, login: Login::default() }),
-            )
+            let (url, login) = (Secret::new(server.url), Login::default());
+            (server.name, Way::Http(Address { url, headers, login, proxies: proxies.clone() }))
         }
         other => {
             let name = match &other {

@@ -135,7 +135,14 @@ impl Host for Embedder {
     fn desk<'a>(&'a self, _folder: &'a Path) -> BoxFuture<'a, Result<Desk, String>> {
         let models = vec!["script".to_owned(), "other".to_owned()];
         let model = self.model.map(str::to_owned);
-        let desk = Desk { runtime: self.runtime.clone(), agent: None, models, model, timeout: None };
+        let desk = Desk {
+            runtime: self.runtime.clone(),
+            agent: None,
+            models,
+            model,
+            timeout: None,
+            proxies: brigade::model::Proxies::default(),
+        };
         async move { Ok(desk) }.boxed()
     }
 

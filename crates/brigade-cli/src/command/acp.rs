@@ -91,7 +91,14 @@ impl Person {
             return Err(suggest::no_model_for(&settings, "brigade acp"));
         }
         let model = flags.model.as_ref().and(settings.model.clone());
-        Ok(Desk { runtime, agent, models: models(&settings), model, timeout: flags.timeout })
+        Ok(Desk {
+            runtime,
+            agent,
+            models: models(&settings),
+            model,
+            timeout: flags.timeout,
+            proxies: settings.environment.proxies(),
+        })
     }
 
     /// The servers of tools. Sessions of a folder share them as long as its settings stay as they are.

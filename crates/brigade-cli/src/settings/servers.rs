@@ -197,7 +197,9 @@ impl Server {
             (_, None, Some(url)) => {
                 let url = fill(url)?;
                 let login = self.login(&raw.oauth, &url, fill, settings)?;
-                Way::Http(Address { url: Secret::new(url), headers: pairs(&raw.headers)?, login })
+                let headers = pairs(&raw.headers)?;
+                let proxies = settings.environment.proxies();
+                Way::Http(Address { url: Secret::new(url), headers, login, proxies })
             }
         };
         Ok(Definition { name: self.name.clone(), way, call_time: self.timeout, start_time: START_TIME })

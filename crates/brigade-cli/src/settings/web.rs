@@ -56,7 +56,7 @@ impl Raw {
         let timeout = duration(self.timeout.as_ref(), defaults.timeout)?.max(LEAST_TIME);
         let max_bytes = self.max_bytes.map_or(defaults.max_bytes, |most| most.max(LEAST_BYTES) as usize);
         let allow_loopback = self.allow_loopback.unwrap_or(defaults.allow_loopback);
-        Ok(Web { settings: WebSettings { search: None, allow_loopback, timeout, max_bytes }, engine })
+        Ok(Web { settings: WebSettings { allow_loopback, timeout, max_bytes, ..defaults }, engine })
     }
 }
 
@@ -86,6 +86,6 @@ impl Web {
             Some(Engine::SearXng { address }) => Some(Search::searxng(address)),
         };
         let search = search.transpose().map_err(|error| Failure::usage(format!("web.search: {error}")))?;
-        Ok(WebSettings { search, ..self.settings.clone() })
+        Ok(WebSettings { search, proxies: environment.proxies(), ..self.settings.clone() })
     }
 }

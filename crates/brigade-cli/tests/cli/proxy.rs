@@ -1,4 +1,4 @@
-//! Providers behind an HTTP proxy: a proxy that opens real tunnels, and a server behind it that speaks TLS.
+//! Providers, MCP servers and search engines behind an HTTP proxy: a proxy that opens real tunnels, and a server behind it that speaks TLS.
 //!
 //! The certificate in `tls` is for `models.example`, a name that no resolver knows: whoever reaches the server has gone
 //! through the proxy. `SSL_CERT_FILE` makes its authority a trusted one.
@@ -187,4 +187,40 @@ fn a_certificate_for_another_host_is_refused_behind_a_proxy_too() {
     let other = "providers.far.base_url=https://other.example/v1";
     let done = run_with(&home, &[other], &[("HTTPS_PROXY", &format!("http://{address}"))]);
     done.exits(1).says("far cannot be reached").says("certificate");
+}
+
+/// The `CONNECT` lines that a proxy, which opens no tunnel, gets from a command.
+fn tunnels_requested(home: &Home, arguments: &[&str], exempt: &str) -> Vec<String> {
+    let (address, asked) = proxy("403 Forbidden", "");
+    let mut command = home.command(arguments);
+    command.env("HTTPS_PROXY", format!("http://{address}")).env("NO_PROXY", exempt);
+    Done::of(command.output().unwrap());
+    asked.try_iter().filter_map(|head| head.lines().next().map(str::to_owned)).collect()
+}
+
+#[test]
+fn mcp_server_at_https_is_reached_through_the_proxy() {
+    let home = Home::new();
+    home.write("home/config.toml", "[mcpServers.far]\nurl = 'https://mcp.example/mcp'\n");
+    let list = ["tools", "list", "--servers"];
+    let requested = tunnels_requested(&home, &list, "");
+    assert!(requested.iter().all(|line| line == "CONNECT mcp.example:443 HTTP/1.1"), "{requested:?}");
+    assert!(!requested.is_empty());
+    assert!(tunnels_requested(&home, &list, "mcp.example").is_empty());
+    let mut socks = home.command(&list);
+    let done = Done::of(socks.env("HTTPS_PROXY", "socks5://127.0.0.1:1080").output().unwrap());
+    done.says("cannot use a proxy: only proxies with an http:// address are supported");
+}
+
+#[test]
+fn search_engine_at_https_is_reached_through_the_proxy() {
+    let home = Home::new();
+    home.write("home/config.toml", "[web]\nsearch = 'https://searx.example'\n");
+    let model = home.script(
+        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'web_search'\narguments = { query = 'tea' }\n\
+         [[reply]]\ntext = 'done'\n",
+    );
+    let run = ["run", "--mode", "auto", "--model", &model, "Search for tea"];
+    assert_eq!(tunnels_requested(&home, &run, ""), ["CONNECT searx.example:443 HTTP/1.1"]);
+    assert!(tunnels_requested(&home, &run, ".example").is_empty());
 }

@@ -169,7 +169,7 @@ async fn start(name: &str, program: &Program, news: &Arc<News>) -> Result<Connec
 
 async fn reach(address: &Address, news: &Arc<News>) -> Result<Connection, String> {
     let fate = Fate::default();
-    let wire = Wire::new(fate.clone()).await?;
+    let wire = Wire::new(address, fate.clone()).await?;
     match login::manager(address).await? {
         Some(manager) => greet(AuthClient::new(wire, manager), address, fate, news).await,
         None => greet(wire, address, fate, news).await,
@@ -215,7 +215,7 @@ where
 
 /// What a server says to somebody whom it does not know, where it wants to know them: its challenge, which may be empty.
 pub(super) async fn challenge(address: &Address) -> Result<Option<String>, String> {
-    let wire = Wire::new(Fate::default()).await?;
+    let wire = Wire::new(address, Fate::default()).await?;
     match greeted(wire, address, &Arc::default()).await? {
         Ok(service) => match service.peer().list_tools(None).await {
             Err(ServiceError::TransportSend(cause)) => Ok(login::challenge(cause.error.as_ref())),

@@ -19,6 +19,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
+use super::Address;
 use super::connect::short;
 use super::fate::Fate;
 use super::line::{LONGEST, Rate};
@@ -79,7 +80,7 @@ impl Bounds {
     }
 }
 
-/// A client whose replies are bounded. It has no proxies and cookies, and follows a redirect only to the same host, and
+/// A client whose replies are bounded. It has no cookies, uses only the proxy that the settings name, and follows a redirect only to the same host, and
 /// only one that keeps the message.
 #[derive(Clone)]
 pub(super) struct Wire {
@@ -88,9 +89,10 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) async fn new(fate: Fate) -> Result<Wire, String> {
+    pub(super) async fn new(address: &Address, fate: Fate) -> Result<Wire, String> {
+        let proxy = proxy(address)?;
         // Building a client reads the certificates of the system.
-        let built = tokio::task::spawn_blocking(client).await.map_err(|error| error.to_string())?;
+        let built = tokio::task::spawn_blocking(|| client(proxy)).await.map_err(|error| error.to_string())?;
         Ok(Wire { client: built?, bounds: Bounds { fate, rate: Arc::new(Mutex::new(Rate::new())) } })
     }
 
@@ -118,7 +120,17 @@ impl Wire {
     }
 }
 
-fn client() -> Result<reqwest::Client, String> {
+fn proxy(address: &Address) -> Result<Option<reqwest::Proxy>, String> {
+    // An address that is not a URL is reported by the attempt to connect.
+    let Ok(url) = url::Url::parse(address.url.expose()) else { return Ok(None) };
+    address.proxies.for_reqwest(&url).map_err(|cause| {
+        format!(
+            "cannot use a proxy: {cause}. Change HTTPS_PROXY, or list the host of the server in NO_PROXY."
+        )
+    })
+}
+
+fn client(proxy: Option<reqwest::Proxy>) -> Result<reqwest::Client, String> {
     let policy = reqwest::redirect::Policy::custom(|attempt| {
         let from = attempt.previous().last().map(|url| url.origin());
         let keeps_message = matches!(attempt.status().as_u16(), 307 | 308);
@@ -128,6 +140,10 @@ fn client() -> Result<reqwest::Client, String> {
         }
     });
     let builder = reqwest::Client::builder().no_proxy().referer(false).redirect(policy);
+    let builder = match proxy {
+        Some(proxy) => builder.proxy(proxy),
+        None => builder,
+    };
     builder.connect_timeout(CONNECT_TIME).build().map_err(|error| error.to_string())
 }
 

@@ -16,6 +16,7 @@ mod search;
 use std::time::Duration;
 
 use super::Toolbox;
+use crate::model::Proxies;
 
 pub use fetch::WebFetch;
 pub use search::{Search, SearchError, WebSearch};
@@ -34,6 +35,8 @@ pub struct WebSettings {
     pub timeout: Duration,
     /// How much of a page is read, counted after decompression, and how long its Markdown may be.
     pub max_bytes: usize,
+    /// Proxy that `web_search` goes through. `web_fetch` uses none, because it checks every address that it connects to.
+    pub proxies: Proxies,
 }
 
 impl Default for WebSettings {
@@ -43,6 +46,7 @@ impl Default for WebSettings {
             allow_loopback: false,
             timeout: Duration::from_secs(30),
             max_bytes: 2 << 20,
+            proxies: Proxies::default(),
         }
     }
 }

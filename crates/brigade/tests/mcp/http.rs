@@ -6,6 +6,7 @@ use std::time::Duration;
 use brigade::Secret;
 use brigade::mcp::login::{Attempt, Login};
 use brigade::mcp::{Address, Definition, Servers, Way};
+use brigade::model::Proxies;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -107,7 +108,12 @@ fn definition(url: &str) -> Definition {
 fn with_headers(url: &str, headers: Vec<(String, Secret)>) -> Definition {
     Definition {
         name: "s".to_owned(),
-        way: Way::Http(Address { url: Secret::new(url), headers, login: Login::default() }),
+        way: Way::Http(Address {
+            url: Secret::new(url),
+            headers,
+            login: Login::default(),
+            proxies: Proxies::default(),
+        }),
         call_time: Duration::from_secs(5),
         start_time: Duration::from_secs(20),
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use brigade::Secret;
 use brigade::mcp::login::{Attempt, Client, Login, Who, logout};
 use brigade::mcp::{Address, Definition, Servers, Way};
+use brigade::model::Proxies;
 
 use super::authority::{Authority, Manners, browse, parameter};
 use super::world::World;
@@ -15,7 +16,7 @@ const HOW: &str = "type: login";
 fn address(world: &World, authority: &Authority) -> Address {
     let login =
         Login { file: Some(world.root().join("logins/s.json")), how: HOW.to_owned(), ..Login::default() };
-    Address { url: Secret::new(authority.url()), headers: Vec::new(), login }
+    Address { url: Secret::new(authority.url()), headers: Vec::new(), login, proxies: Proxies::default() }
 }
 
 async fn start(address: &Address) -> Servers {

@@ -1,4 +1,4 @@
-//! HTTP proxies that requests to providers go through.
+//! HTTP proxies that requests to providers, MCP servers and search engines go through.
 
 use std::future::Future;
 use std::io;
@@ -22,8 +22,8 @@ use crate::secret::Secret;
 const MAX_HEAD_BYTES: usize = 8 * 1024;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// Proxy settings, in the form of the variables `HTTPS_PROXY` and `NO_PROXY`. They apply to providers at `https`
-/// addresses. A provider on this machine is always reached directly.
+/// Proxy settings, in the form of the variables `HTTPS_PROXY` and `NO_PROXY`. They apply to servers at `https`
+/// addresses. A server on this machine is always reached directly.
 #[derive(Debug, Clone, Default)]
 pub struct Proxies {
     /// Address of the proxy for `https`, such as `http://user:password@host:3128`. It may contain a password.
@@ -34,6 +34,16 @@ pub struct Proxies {
 }
 
 impl Proxies {
+    /// The same settings for a client of `reqwest`; `None` if the server at this address is reached directly.
+    pub(crate) fn for_reqwest(&self, server: &Url) -> Result<Option<reqwest::Proxy>, &'static str> {
+        match (self.for_address(server)?, &self.https) {
+            (Some(_), Some(address)) => reqwest::Proxy::https(address.expose().trim())
+                .map(Some)
+                .map_err(|_| "the address of the proxy is not a URL such as http://host:3128"),
+            _ => Ok(None),
+        }
+    }
+
     /// The proxy for a provider at this address; `None` if the provider is reached directly.
     pub(super) fn for_address(&self, base: &Url) -> Result<Option<Proxy>, &'static str> {
         let Some(address) = self.https.as_ref().map(|address| address.expose().trim()) else {
@@ -42,7 +52,7 @@ impl Proxies {
         if address.is_empty() || base.scheme() != "https" || place(base) == Place::Here {
             return Ok(None);
         }
-        let to = Uri::try_from(base.as_str()).map_err(|_| "the base_url of the provider cannot be read")?;
+        let to = Uri::try_from(base.as_str()).map_err(|_| "its address cannot be read")?;
         let proxy = |exempt: &str| Matcher::builder().https(address).no(exempt).build().intercept(&to);
         // Whether the address is wrong is asked apart from whether the host is exempt: both give no proxy.
         let all = proxy("").ok_or("the address of the proxy is not a URL such as http://host:3128")?;

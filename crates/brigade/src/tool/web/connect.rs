@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response, header};
+use reqwest::{Client, Proxy, Response, header};
 use url::Host;
 
 use super::address::Address;
@@ -19,7 +19,7 @@ const ACCEPT: &str = "text/html, text/markdown, text/plain, application/json, te
 pub(super) async fn get(address: &Address, settings: &WebSettings) -> Result<Response, Cause> {
     let checked = check(address, settings).await?;
     // Building a client reads the certificates of the system.
-    let client = tokio::task::spawn_blocking(move || client(Some(checked)))
+    let client = tokio::task::spawn_blocking(move || client(Resolver::Only(checked)))
         .await
         .map_err(|error| Cause::Client(error.to_string()))??;
     let request = client.get(address.url().clone());
@@ -30,18 +30,26 @@ pub(super) async fn get(address: &Address, settings: &WebSettings) -> Result<Res
     })
 }
 
-/// A client without proxies, cookies and redirects. Given addresses, it connects to those whatever name it is asked
-/// for; without any, it resolves names by itself.
-pub(super) fn client(only: Option<Vec<SocketAddr>>) -> Result<Client, Cause> {
+/// How a client finds the server.
+pub(super) enum Resolver {
+    /// It connects to these addresses, whatever name it is asked for.
+    Only(Vec<SocketAddr>),
+    /// It resolves names by itself, or leaves that to a proxy.
+    System(Option<Proxy>),
+}
+
+/// A client without cookies and redirects.
+pub(super) fn client(resolver: Resolver) -> Result<Client, Cause> {
     let builder = Client::builder()
         .user_agent(USER_AGENT)
         .no_proxy()
         .redirect(Policy::none())
         .referer(false)
         .pool_max_idle_per_host(0);
-    let builder = match only {
-        Some(addresses) => builder.dns_resolver(Pinned(addresses.into())),
-        None => builder,
+    let builder = match resolver {
+        Resolver::Only(addresses) => builder.dns_resolver(Pinned(addresses.into())),
+        Resolver::System(Some(proxy)) => builder.proxy(proxy),
+        Resolver::System(None) => builder,
     };
     builder.build().map_err(|error| Cause::Client(innermost(&error)))
 }
@@ -128,7 +136,7 @@ mod tests {
             stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
             String::from_utf8_lossy(&request[..length]).into_owned()
         });
-        let client = client(Some(vec![address])).unwrap();
+        let client = client(Resolver::Only(vec![address])).unwrap();
         for name in ["moves.example", "localhost.", "xn--bcher-kva.example"] {
             let url = format!("http://{name}:{}/", address.port());
             if name == "moves.example" {

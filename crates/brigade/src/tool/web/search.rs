@@ -15,8 +15,10 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::super::{Tool, ToolContext};
+use super::connect::Resolver;
 use super::error::{Cause, WebError, innermost, seconds};
 use super::{WebSettings, body, connect, html};
+use crate::model::Proxies;
 use crate::secret::Secret;
 
 const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
@@ -92,6 +94,7 @@ pub struct WebSearch {
     search: Search,
     timeout: Duration,
     max_bytes: usize,
+    proxies: Proxies,
 }
 
 /// The arguments of `web_search`.
@@ -108,7 +111,8 @@ pub struct WebSearchInput {
 impl WebSearch {
     /// The tool for this engine, with the time and size of the settings.
     pub fn new(search: Search, settings: &WebSettings) -> WebSearch {
-        WebSearch { search, timeout: settings.timeout, max_bytes: settings.max_bytes }
+        let WebSettings { timeout, max_bytes, ref proxies, .. } = *settings;
+        WebSearch { search, timeout, max_bytes, proxies: proxies.clone() }
     }
 }
 
@@ -172,7 +176,9 @@ enum Trouble {
 
 impl WebSearch {
     async fn ask(&self, query: &str, count: usize) -> Result<Vec<Found>, Trouble> {
-        let client = tokio::task::spawn_blocking(|| connect::client(None)).await;
+        let proxy = self.proxies.for_reqwest(&self.search.address);
+        let proxy = proxy.map_err(|cause| Trouble::Web(Cause::Client(cause.to_owned())))?;
+        let client = tokio::task::spawn_blocking(|| connect::client(Resolver::System(proxy))).await;
         let client = client.map_err(|error| Trouble::Web(Cause::Client(error.to_string())))?;
         let request = self.request(&client.map_err(Trouble::Web)?, query, count)?;
         let request =
