@@ -25,7 +25,7 @@ use crate::safe;
 use crate::suspend;
 
 /// How often a live tree is drawn.
-const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// How much of a call's arguments is shown.
 const BRIEF: usize = 60;
 
@@ -391,7 +391,11 @@ pub(crate) async fn follow(
 }
 
 /// Sees what the watch has not told.
-async fn catch_up(store: &dyn Store, view: &mut View, progress: &mut Progress) -> Result<(), Failure> {
+pub(crate) async fn catch_up(
+    store: &dyn Store,
+    view: &mut View,
+    progress: &mut Progress,
+) -> Result<(), Failure> {
     for record in view.missed(store).await {
         see(store, Live::Fact(record.into()), view, progress).await?;
     }

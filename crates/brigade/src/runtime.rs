@@ -425,7 +425,7 @@ impl Runtime {
                 session: session.clone(),
                 outcome: outcome.clone(),
                 spent: state.ledger().spent(),
-                detached: Detached::of::<()>(&[]),
+                detached: Detached::none(),
             }),
             None => Err(RunError::Bug(format!("{session} has no end"))),
         };

@@ -8,7 +8,8 @@ use brigade::agents::LoadError;
 use brigade::{Catalogue, Prepared, ResultSchema, RunError, Runtime, Task};
 use brigade_core::{Agent, Place};
 
-use super::{resume, tell};
+use super::resume;
+use super::tell::{self, Then};
 use crate::args::{self, Flags, Global};
 use crate::attention::Attention;
 use crate::engine;
@@ -68,7 +69,7 @@ fn continued(global: Global, run: args::Run) -> Result<Exit, Failure> {
         }
     };
     match text {
-        Some(text) => tell::run(global, args::Tell { id, text: vec![text], flags }),
+        Some(text) => tell::deliver(global, args::Tell { id, text: vec![text], flags }, Then::Follow),
         None => resume::run(global, args::Resume { id: Some(id), flags }),
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Home, Running, text};
+use crate::support::{Done, Home, Running, text};
 
 /// A child that has something to say and then hangs.
 const HANGING: &str = r#"
@@ -150,6 +150,50 @@ fn what_is_told_while_it_runs_is_heard() {
     let (code, lines, _) = running.end();
     assert_eq!(code, 0);
     assert!(lines.last().unwrap()["result"].as_str().unwrap().contains("hurry"), "{lines:?}");
+}
+
+#[test]
+fn a_message_for_a_session_that_another_process_runs_is_followed_to_the_result() {
+    let home = Home::new();
+    let script = "[[reply]]\nturn = 1\ndelay_ms = 1500\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
+                  [[reply]]\ntext = 'heard: {heard}'";
+    let mut running = Running::start(&home, script, &[]);
+    running.wait_for("called");
+    let followed = home.brigade(&["run", "-c", "hurry"]);
+    assert_eq!(followed.exits(0).stdout, "heard: hurry\n");
+    followed.says("another process").says("brigade sessions show ");
+    let (code, lines, _) = running.end();
+    assert_eq!(code, 0);
+    assert_eq!(lines.last().unwrap()["result"], "heard: hurry");
+}
+
+#[test]
+fn the_failure_of_a_session_that_another_process_runs_is_reported_and_not_tried_again() {
+    let home = Home::new();
+    let script = "[[reply]]\nturn = 1\ndelay_ms = 1500\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
+                  [[reply]]\nfault = 'refused'";
+    let mut running = Running::start(&home, script, &[]);
+    running.wait_for("called");
+    let report = home.brigade(&["run", "-r", &running.session, "hurry", "--output-format", "json"]);
+    assert_eq!(report.exits(1).json()["status"], "failed");
+    assert_eq!(report.json()["turns"], 1, "{}", report.stdout);
+    assert_eq!(running.end().0, 1);
+}
+
+#[test]
+fn an_interrupt_stops_waiting_for_a_session_that_another_process_runs() {
+    let home = Home::new();
+    let mut running = Running::start(&home, "[[reply]]\nfault = 'hang'", &[]);
+    running.wait_for("called");
+    let waits = home.command(&["run", "-c", "hurry"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let pid = rustix::process::Pid::from_raw(waits.id() as i32).unwrap();
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    let waited = Done::of(waits.wait_with_output().unwrap());
+    waited.exits(130).says(&format!("To stop it: brigade cancel {}", running.session));
+    home.brigade(&["sessions", "list"]).exits(0).prints("running");
+    running.signal(Signal::INT);
+    assert_eq!(running.end().0, 130);
 }
 
 #[test]

@@ -174,6 +174,11 @@ impl Detached {
         Detached { sessions, ended }
     }
 
+    /// No sessions: those of a round that another process ran.
+    pub fn none() -> Detached {
+        Detached::of::<()>(&[])
+    }
+
     pub(crate) fn all_ended(&self) {
         self.ended.send_replace(true);
     }
