@@ -176,9 +176,11 @@ fn print(
 ) -> Result<Exit, Failure> {
     let Followed { ending, view } = followed;
     let format = global.output_format;
-    if format != OutputFormat::Text {
-        output::json(&Report::new(&view, &ending))?;
-    }
+    // Standard output may be closed. The hints on standard error are written all the same.
+    let mut written = match format {
+        OutputFormat::Text => Ok(()),
+        OutputFormat::Json | OutputFormat::StreamJson => output::json(&Report::new(&view, &ending)),
+    };
     let ending = match ending {
         Ok(ending) => ending,
         Err(error) => return Err(stopped(error, &view, hints)),
@@ -191,10 +193,10 @@ fn print(
             output::paint(&format!("\n{changes}"));
         }
         output::note("");
-        match &view.schema {
-            Some(schema) => structured(outcome.text.as_str(), schema.as_str())?,
-            None => result(outcome.text.as_str(), global)?,
-        }
+        written = match &view.schema {
+            Some(schema) => structured(outcome.text.as_str(), schema.as_str()),
+            None => result(outcome.text.as_str(), global),
+        };
     }
     if format != OutputFormat::StreamJson {
         for warning in &outcome.warnings {
@@ -202,7 +204,7 @@ fn print(
         }
         next_steps(&outcome.status, &ending.spent, &view, hints, tell);
     }
-    Ok(Exit::of(&outcome.status))
+    written.map(|()| Exit::of(&outcome.status))
 }
 
 /// Writes a result to standard output. A program gets it without control characters, or with `--raw` as it is.

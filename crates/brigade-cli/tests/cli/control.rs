@@ -70,6 +70,23 @@ fn interrupt_while_the_model_answers_prints_the_partial_text() {
 }
 
 #[test]
+fn an_interrupt_of_a_pipeline_says_how_to_continue() {
+    let home = Home::new();
+    let model = home.script("[[reply]]\ntext = 'one two three four'\nchunks = 4\nchunk_delay_ms = 2000\n");
+    for format in ["text", "json"] {
+        let arguments = ["run", "--model", &model, "--output-format", format, "the task"];
+        let mut child = home.command(&arguments).spawn().unwrap();
+        // The reader gets the same signal, and is gone when the result is written.
+        drop(child.stdout.take());
+        std::thread::sleep(Duration::from_secs(1));
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, Signal::INT).unwrap();
+        let done = Done::of(child.wait_with_output().unwrap());
+        done.exits(141).says("cancelled by").says("To continue:").says("brigade resume ");
+    }
+}
+
+#[test]
 fn a_second_interrupt_leaves_at_once() {
     let home = Home::new();
     let running = until_it_hangs(&home);

@@ -201,9 +201,13 @@ fn a_reader_that_goes_is_no_accident() {
     let done = crate::support::Done::of(child.wait_with_output().unwrap());
     assert!(!done.stderr.contains("panic"), "{}", done.stderr);
     assert_eq!(done.code, 141);
+    done.says("brigade sessions show ");
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let done = home.command(&["run", "--model", &model, "x"]).stdout(full).output().unwrap();
-    crate::support::Done::of(done).exits(1).says("standard output cannot be written");
+    crate::support::Done::of(done)
+        .exits(1)
+        .says("standard output cannot be written")
+        .says("brigade sessions show ");
 }
 
 #[test]
