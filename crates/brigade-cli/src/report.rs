@@ -24,6 +24,9 @@ pub(crate) struct Report {
     turns: u64,
     usage: Usage,
     cost_usd: f64,
+    /// Whether `cost_usd` lacks calls of models whose price is not known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cost_unknown: bool,
     agents: Vec<Agent>,
     messages: Vec<Message>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -67,6 +70,8 @@ pub(crate) struct Agent {
     tool_errors: u64,
     usage: Usage,
     cost_usd: f64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cost_unknown: bool,
     duration_ms: u64,
     /// Files that it changed with edit tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -136,6 +141,7 @@ impl Report {
             turns: view.tree.node(&view.root).map_or(0, |node| node.turns),
             usage: Usage::of(&spent),
             cost_usd: units::float_dollars(spent.usd),
+            cost_unknown: spent.unpriced > 0,
             agents: agents(view),
             messages: messages.collect(),
             warnings,
@@ -177,6 +183,7 @@ fn agent(view: &View, node: &Node) -> Agent {
         tool_errors: node.tool_errors,
         usage: Usage::of(&node.own),
         cost_usd: units::float_dollars(node.own.usd),
+        cost_unknown: node.own.unpriced > 0,
         duration_ms: view.tree.working_time([&node.session], None),
         changes: changes.collect(),
     }

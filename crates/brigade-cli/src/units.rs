@@ -106,6 +106,14 @@ pub(crate) fn shown_dollars(nano: u64) -> String {
 pub(crate) fn cost(spent: &Spent) -> String {
     match (spent.usd, spent.cost_unreported) {
         (0, 1..) => "not reported".to_owned(),
+        _ => brief_cost(spent),
+    }
+}
+
+/// Cost in a narrow column: `-` if no part of it is known, and a plus sign if only a part is.
+pub(crate) fn brief_cost(spent: &Spent) -> String {
+    match (spent.usd, spent.cost_unreported.saturating_add(spent.unpriced)) {
+        (0, 1..) => "-".to_owned(),
         (usd, 0) => shown_dollars(usd),
         (usd, _) => format!("{}+", shown_dollars(usd)),
     }
@@ -211,6 +219,22 @@ mod tests {
         assert_eq!(shown_dollars(0), "$0.0000");
         let shown: Vec<String> = [3_000_000_000, 2_500_000_000, 3_625_000, 0].map(shown_price).into();
         assert_eq!(shown, ["3.00", "2.50", "0.003625", "0.00"]);
+    }
+
+    #[test]
+    fn a_cost_that_is_not_known_does_not_look_free() {
+        let spent =
+            |usd, cost_unreported, unpriced| Spent { usd, cost_unreported, unpriced, ..Spent::default() };
+        let shown = |usd, unreported, unpriced| {
+            let spent = spent(usd, unreported, unpriced);
+            (cost(&spent), brief_cost(&spent))
+        };
+        let same = |text: &str| (text.to_owned(), text.to_owned());
+        assert_eq!(shown(0, 0, 0), same("$0.0000"));
+        assert_eq!(shown(0, 0, 2), same("-"));
+        assert_eq!(shown(1, 0, 2), same("$0.0001+"));
+        assert_eq!(shown(1, 1, 0), same("$0.0001+"));
+        assert_eq!(shown(0, 1, 1), ("not reported".to_owned(), "-".to_owned()));
     }
 
     #[test]

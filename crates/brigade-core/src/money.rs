@@ -143,6 +143,9 @@ pub struct Spent {
     /// Rounds of external agents that reported no cost.
     #[serde(skip_serializing_if = "is_zero")]
     pub cost_unreported: u64,
+    /// Model calls whose price is not known. They are not in `usd`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unpriced: u64,
     /// Tokens of `usage` that are an estimate, because the provider reported implausibly few.
     #[serde(skip_serializing_if = "is_zero")]
     pub estimated: u64,
@@ -172,6 +175,7 @@ impl Spent {
             overrun: self.overrun.plus(other.overrun),
             excess: self.excess.saturating_add(other.excess),
             cost_unreported: self.cost_unreported.saturating_add(other.cost_unreported),
+            unpriced: self.unpriced.saturating_add(other.unpriced),
             estimated: self.estimated.saturating_add(other.estimated),
             held: Amount::default(),
             reported: self.reported.plus(other.reported),

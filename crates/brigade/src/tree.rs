@@ -116,7 +116,7 @@ pub(crate) struct Link {
     pub(crate) model: ChosenModel,
     pub(crate) meter: Meter,
     /// Whether anybody knows what it costs.
-    is_priced: bool,
+    pub(crate) is_priced: bool,
 }
 
 impl Core {

@@ -249,6 +249,9 @@ fn agents(tale: &Tale) -> Result<Vec<Value>, Failure> {
             "cost_usd": units::float_dollars(spent.usd),
             "duration_ms": time,
         });
+        if spent.unpriced > 0 {
+            agent["branch"]["cost_unknown"] = json!(true);
+        }
         agents.push(agent);
     }
     Ok(agents)

@@ -226,7 +226,7 @@ impl Columns {
             Detail::Tokens => format!("{tokens:>5} tok {time:>6}"),
             Detail::All => {
                 let turns = format!("{turns} {}", if turns == 1 { "turn " } else { "turns" });
-                format!("{turns:>9} {tokens:>5} tok {:>8} {time:>6}", units::shown_dollars(spent.usd))
+                format!("{turns:>9} {tokens:>5} tok {:>8} {time:>6}", units::brief_cost(spent))
             }
         }
     }

@@ -116,7 +116,7 @@ fn cells(view: &View, node: &Node, label: String) -> [String; 11] {
         let branch = Branch::of(&view.tree, &node.session);
         cells[7] = branch.agents.to_string();
         cells[8] = tokens(&branch.spent);
-        cells[9] = units::shown_dollars(branch.spent.usd);
+        cells[9] = units::brief_cost(&branch.spent);
         cells[10] = units::elapsed(branch.time);
     }
     cells

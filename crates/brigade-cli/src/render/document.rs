@@ -56,7 +56,7 @@ impl Page {
             ("agents", branch.agents.to_string()),
             ("turns", branch.turns.to_string()),
             ("tokens", format!("{} in, {} out", usage.input_total(), usage.output)),
-            ("cost", units::shown_dollars(branch.spent.usd)),
+            ("cost", units::brief_cost(&branch.spent)),
         ];
         let rows: Vec<String> = rows.iter().map(|(key, value)| format!("| {key} | {value} |")).collect();
         self.paragraph(&format!("| | |\n|---|---|\n{}", rows.join("\n")));
@@ -78,9 +78,9 @@ impl Page {
                 inline(&fate(node).text),
                 node.turns,
                 own.usage.total(),
-                units::shown_dollars(own.usd),
+                units::brief_cost(own),
                 branch.spent.usage.total(),
-                units::shown_dollars(branch.spent.usd),
+                units::brief_cost(&branch.spent),
                 units::elapsed(branch.time),
             ));
         }

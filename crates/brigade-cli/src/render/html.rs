@@ -62,7 +62,7 @@ impl Page {
         }
         self.push(&format!("<code>{root}</code></p>\n<dl class=\"facts\">\n"));
         let facts = [
-            ("cost", units::shown_dollars(branch.spent.usd)),
+            ("cost", units::brief_cost(&branch.spent)),
             ("time", units::elapsed(branch.time)),
             ("agents", branch.agents.to_string()),
             ("turns", branch.turns.to_string()),
@@ -115,7 +115,7 @@ impl Page {
                 units::cost(&node.own),
                 units::elapsed(tale.view.tree.working_time([&node.session], None)),
                 units::short(branch.spent.usage.total()),
-                units::shown_dollars(branch.spent.usd),
+                units::brief_cost(&branch.spent),
                 units::elapsed(branch.time),
             ));
         }

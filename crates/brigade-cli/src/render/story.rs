@@ -323,10 +323,12 @@ pub(crate) fn cost(spent: &Spent) -> String {
 }
 
 fn cost_in_words(spent: &Spent) -> String {
-    match (spent.usd, spent.cost_unreported) {
-        (0, 1..) => "cost not reported".to_owned(),
-        (usd, 0) => units::shown_dollars(usd),
-        (usd, _) => format!("{} and a cost that was not reported", units::shown_dollars(usd)),
+    match (spent.usd, spent.cost_unreported, spent.unpriced) {
+        (0, 1.., _) => "cost not reported".to_owned(),
+        (0, 0, 1..) => "cost unknown".to_owned(),
+        (usd, 0, 0) => units::shown_dollars(usd),
+        (usd, 0, _) => format!("{} and a cost that is unknown", units::shown_dollars(usd)),
+        (usd, _, _) => format!("{} and a cost that was not reported", units::shown_dollars(usd)),
     }
 }
 

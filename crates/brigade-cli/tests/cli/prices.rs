@@ -263,7 +263,22 @@ fn a_proxy_on_this_machine_with_a_key_is_refused_under_a_budget_in_dollars() {
     let refused = with_key(&proxy, &run);
     refused.exits(2).says("the price of the model 'mine/small' is not known");
     assert!(server.asked().is_empty(), "nothing is sent");
-    with_key(&proxy, &["run", "the task"]).exits(0);
+    let unknown = with_key(&proxy, &["run", "the task"]);
+    unknown.exits(0);
+    assert!(!unknown.stderr.contains('$'), "{}", unknown.stderr);
+    for look in ["list", "tree"] {
+        let arguments: &[&str] =
+            if look == "list" { &["sessions", look] } else { &["sessions", look, "last"] };
+        let shown = proxy.brigade(arguments);
+        assert!(shown.exits(0).stdout.contains(" - ") && !shown.stdout.contains('$'), "{}", shown.stdout);
+        let json = proxy.brigade(&[arguments, &["--output-format", "json"]].concat()).json();
+        let entry = if look == "list" { &json[0] } else { &json["agents"][0] };
+        assert_eq!((&entry["cost_usd"], &entry["cost_unknown"]), (&0.0.into(), &true.into()), "{json}");
+    }
+    proxy.brigade(&["sessions", "show", "last"]).exits(0).prints("cost unknown");
+    let report = with_key(&proxy, &["run", "the task", "--output-format", "json"]).json();
+    assert_eq!((&report["cost_usd"], &report["cost_unknown"]), (&0.0.into(), &true.into()), "{report}");
+    assert_eq!(report["agents"][0]["cost_unknown"], true, "{report}");
     let price = "api_key_env = 'PROXY_KEY'\n[prices.'mine/small']\ninput = 3.0\noutput = 15\n";
     let report = with_key(&with_server(&server.url, price), &run).exits(0).json();
     assert_eq!(report["cost_usd"], 0.00603, "{report}");
@@ -272,7 +287,7 @@ fn a_proxy_on_this_machine_with_a_key_is_refused_under_a_budget_in_dollars() {
         server.url
     );
     let free = with_key(&home(&local), &run).exits(0).json();
-    assert_eq!(free["cost_usd"], 0.0);
+    assert_eq!((&free["cost_usd"], &free["cost_unknown"]), (&0.0.into(), &serde_json::Value::Null), "{free}");
 }
 
 #[test]

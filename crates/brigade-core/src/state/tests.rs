@@ -1311,6 +1311,7 @@ fn hostile_numbers_do_no_harm() {
         excess: u64::MAX,
         estimated: u64::MAX,
         cost_unreported: u64::MAX,
+        unpriced: u64::MAX,
         held: all,
         reported: all,
     };

@@ -18,6 +18,7 @@ pub(crate) fn samples() -> Vec<Event> {
         excess: 7,
         estimated: 8,
         cost_unreported: 9,
+        unpriced: 10,
         held: amount,
         reported: amount,
     };

@@ -514,7 +514,9 @@ impl Driver {
             Some(terms) => terms.cost(used.reported, reserved),
             None => {
                 let (usage, estimated) = (used.usage, used.estimated);
-                Spent { usage, usd: self.meter().price.of(usage), estimated, ..Spent::default() }
+                let link = self.kit.link(self.state.given_up());
+                let unpriced = u64::from(!link.is_priced && usage.total() > 0);
+                Spent { usage, usd: link.meter.price.of(usage), unpriced, estimated, ..Spent::default() }
             }
         };
         let excess = spent.usage.total().saturating_sub(reserved.tokens);

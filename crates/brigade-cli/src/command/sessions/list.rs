@@ -222,7 +222,7 @@ impl Entry {
     }
 
     fn json(&self) -> Value {
-        json!({
+        let mut entry = json!({
             "session_id": self.id,
             "at": self.at,
             "state": word(self.state),
@@ -234,7 +234,11 @@ impl Entry {
             "task": self.task,
             "found": self.found,
             "problem": self.problem,
-        })
+        });
+        if self.spent.unpriced > 0 {
+            entry["cost_unknown"] = json!(true);
+        }
+        entry
     }
 }
 
@@ -265,7 +269,7 @@ impl Listing {
             Column::text("agent", column(&|entry| fit(&safe::line(&entry.agent), AGENT))).left_out(3),
             Column::number("agents", column(&|entry| entry.agents.to_string())).left_out(2),
             Column::number("turns", column(&|entry| entry.spent.turns.to_string())).left_out(1),
-            Column::number("cost", column(&|entry| units::shown_dollars(entry.spent.usd))).left_out(4),
+            Column::number("cost", column(&|entry| units::brief_cost(&entry.spent))).left_out(4),
             Column::text("task", column(&|entry| entry.about())),
         ];
         let found: Vec<Option<String>> = entries.iter().map(|entry| entry.found.clone()).collect();
