@@ -149,11 +149,12 @@ fn check_value(value: &Value, kind: &Kind, path: &[&str]) -> Result<(), String> 
         Time => wrong("a duration such as \"10m\""),
         Rules if is_texts() => {
             let texts = value.as_array().into_iter().flatten().filter_map(Value::as_str);
-            texts
-                .map(str::parse::<Rule>)
-                .collect::<Result<Vec<_>, _>>()
-                .map(drop)
-                .map_err(|error| format!("`{}`: {error}", path.join(".")))
+            let errors: Vec<String> =
+                texts.filter_map(|text| Some(text.parse::<Rule>().err()?.to_string())).collect();
+            match errors.is_empty() {
+                true => Ok(()),
+                false => Err(format!("`{}`: {}", path.join("."), errors.join("; "))),
+            }
         }
         Rules => wrong("a list of rules such as [\"shell(git status)\"]"),
         Section(known) => match value.as_table() {
@@ -314,6 +315,10 @@ mod tests {
         }
         assert!(problem("permissions.mode = 'yolo'").contains("one of plan, ask, edit, auto"));
         assert!(problem("permissions.deny = ['shell(']").contains("`permissions.deny`: "));
+        let all = problem("permissions.allow = ['Bash(npm test:*)', 'shell(ls)', 'Read(a)']");
+        for instead in ["write `shell(npm test *)`", "write `read_file(a)`"] {
+            assert!(all.contains(instead), "{all}");
+        }
         assert!(problem("budget.usd = 'much'").contains("dollars"));
         assert!(problem("swarm.roles = 3").contains("section"));
         let model = "prices.\"a/b.c\"";

@@ -76,6 +76,14 @@ pub enum RuleError {
         /// The name as written.
         name: String,
     },
+    /// The name is that of a tool of another program.
+    #[error("`{name}` is not the name of a tool: write {instead}")]
+    Foreign {
+        /// The name as written.
+        name: String,
+        /// The same rule for our tools.
+        instead: String,
+    },
     /// The parenthesis is missing or is not the last character.
     #[error("`{rule}` does not end with `)`: write the specifier as in `shell(git log *)`")]
     Unclosed {
@@ -177,7 +185,11 @@ impl FromStr for Rule {
         };
         let tool = alias::canonical(tool);
         if !is_tool(&tool) {
-            return Err(RuleError::Name { name: tool.into_owned() });
+            let name = tool.into_owned();
+            return Err(match translated(&name, rest) {
+                Some(instead) => RuleError::Foreign { name, instead },
+                None => RuleError::Name { name },
+            });
         }
         let tool = tool.into_owned();
         let Some(rest) = rest else {
@@ -190,6 +202,26 @@ impl FromStr for Rule {
         let matcher = compile(&tool, specifier)?;
         Ok(Rule { tool, specifier: Some(specifier.to_owned()), matcher })
     }
+}
+
+/// The rule for our tools that a rule of another program stands for. None if the tool or its specifier has no
+/// counterpart.
+fn translated(name: &str, rest: Option<&str>) -> Option<String> {
+    let rule = |tool: &str| -> Option<String> {
+        let Some(rest) = rest else { return Some(format!("`{tool}`")) };
+        let specifier = rest.strip_suffix(')')?.trim();
+        let specifier = match tool {
+            SHELL => specifier
+                .strip_suffix(":*")
+                .map_or_else(|| specifier.to_owned(), |command| format!("{command} *")),
+            FETCH => specifier.strip_prefix("domain:").unwrap_or(specifier).to_owned(),
+            _ => specifier.to_owned(),
+        };
+        compile(tool, &specifier).ok()?;
+        Some(format!("`{tool}({specifier})`"))
+    };
+    let rules: Vec<String> = alias::tools(name).into_iter().map(rule).collect::<Option<_>>()?;
+    (!rules.is_empty()).then(|| rules.join(", "))
 }
 
 fn compile(tool: &str, specifier: &str) -> Result<Matcher, RuleError> {

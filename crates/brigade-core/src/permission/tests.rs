@@ -52,6 +52,26 @@ fn is_allow(verdict: Verdict) -> bool {
 }
 
 #[test]
+fn rules_of_other_programs_name_the_rule_to_write() {
+    for (rule, instead) in [
+        ("Bash(npm test:*)", "write `shell(npm test *)`"),
+        ("Bash(npm test)", "write `shell(npm test)`"),
+        ("Bash", "write `shell`"),
+        ("Read(./.env)", "write `read_file(./.env)`"),
+        ("WebFetch(domain:example.com)", "write `web_fetch(example.com)`"),
+        ("Read-Only", "write `read_file`, `list_dir`, `grep`, `glob`"),
+    ] {
+        let error = rule.parse::<Rule>().unwrap_err().to_string();
+        assert!(error.contains(instead), "{rule}: {error}");
+    }
+    // A rule that would be refused as well is not suggested.
+    for rule in ["Bash(a; b)", "WebSearch(x)", "Teleport", "Bash("] {
+        let error = rule.parse::<Rule>().unwrap_err().to_string();
+        assert!(error.contains("is not the name of a tool: use 1 to 64"), "{rule}: {error}");
+    }
+}
+
+#[test]
 fn modes_decide_what_no_rule_decides() {
     for (mode, pure, edit, other) in
         [(Mode::Plan, 2, 0, 0), (Mode::Ask, 2, 1, 1), (Mode::Edit, 2, 2, 1), (Mode::Auto, 2, 2, 2)]
@@ -141,7 +161,13 @@ fn rule_errors_say_what_is_wrong_and_show_an_example() {
         &long_name,
     ] {
         let message = text.parse::<Rule>().unwrap_err().to_string();
-        let example = ["`shell(git log *)`", "`read_file`", "`read_file(**/.env*)`", "`mcp__server__tool`"];
+        let example = [
+            "`shell(git log *)`",
+            "`read_file`",
+            "`read_file(**/.env*)`",
+            "`mcp__server__tool`",
+            "write `shell`",
+        ];
         assert!(example.iter().any(|example| message.contains(example)), "{text}: {message}");
     }
 }
