@@ -274,9 +274,10 @@ pub(crate) struct Tell {
 /// Arguments of `answer`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Answer {
-    /// A session, for what it and the agents below it ask; or one question, as SESSION:CALL
+    /// A session, for what it and the agents below it ask; or one question, as SESSION:CALL. Without it, the open questions
+    /// of all sessions are listed
     #[arg(value_name = "ID")]
-    pub(crate) id: String,
+    pub(crate) id: Option<String>,
     /// yes, always, always RULE, no, or no with words for the agent; without it you are asked, or see what is open
     #[arg(value_name = "ANSWER", trailing_var_arg = true)]
     pub(crate) words: Vec<String>,

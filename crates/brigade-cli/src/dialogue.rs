@@ -205,7 +205,7 @@ impl Dialogue {
         }
         match answer(line, current.always.as_deref()) {
             Ok((answer, scope)) => self.give(&answer, scope, tree),
-            Err(words) => Reaction::Say(words),
+            Err(error) => Reaction::Say(error.to_string()),
         }
     }
 

@@ -43,7 +43,8 @@ pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, Failure> {
     settings.instructions = Instructions::None;
     engine::many_threads()?.block_on(async {
         let store = engine::store_of_sessions(&settings)?;
-        let wanted = wanted(&*store, &answer.id).await?;
+        let Some(id) = &answer.id else { return list_all(global, &*store, &settings).await };
+        let wanted = wanted(&*store, id).await?;
         if let Some(folder) =
             engine::recorded_folder(&*store, &wanted.session).await?.filter(|folder| folder.is_dir())
         {
@@ -52,14 +53,54 @@ pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, Failure> {
         let runtime = engine::runtime(&settings, store, &Servers::default()).await?;
         let tree = read(&**runtime.store(), &wanted).await?;
         if !answer.words.is_empty() {
-            return give(global, &runtime, &tree, answer).await;
+            return give(global, &runtime, &tree, &wanted.session, &answer.words).await;
         }
         let is_open = tree.questions().next().is_some();
         if global.output_format == OutputFormat::Text && terminal::can_ask() && is_open {
             return talk::talk(&runtime, &wanted, &settings.environment).await;
         }
-        list(global, &tree, &runtime.settings().workspace, answer)
+        let workspace = &runtime.settings().workspace;
+        if global.output_format != OutputFormat::Text {
+            return list_as_json(questions_as_json(&tree, workspace));
+        }
+        if !is_open {
+            output::note(&format!("No question is open in {}.", wanted.session));
+        }
+        list(global, &tree, workspace)
     })
+}
+
+/// Lists the open questions of all sessions.
+async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Result<Exit, Failure> {
+    let mut listed = Vec::new();
+    for summary in store.roots().await? {
+        // An ended tree asks nothing, and a tree that cannot be read does not hide the others.
+        if matches!(&summary.last, Ok(Record { event: Event::Ended { .. }, .. })) {
+            continue;
+        }
+        let Ok(records) = store.tail(&summary.root, 0, usize::MAX).await else { continue };
+        let tree = Tree::fold(&records);
+        if tree.questions().next().is_none() {
+            continue;
+        }
+        let folder = engine::recorded_folder(store, &summary.root).await?.filter(|folder| folder.is_dir());
+        let folder = folder.unwrap_or_else(|| settings.folder.clone());
+        let workspace = Workspace::open(&folder)
+            .map_err(|error| Failure::usage(format!("{} cannot be worked in: {error}", folder.display())))?;
+        listed.push((tree, workspace));
+    }
+    if global.output_format != OutputFormat::Text {
+        return list_as_json(
+            listed.iter().flat_map(|(tree, workspace)| questions_as_json(tree, workspace)).collect(),
+        );
+    }
+    if listed.is_empty() {
+        output::note("No question is open.");
+    }
+    for (tree, workspace) in &listed {
+        list(global, tree, workspace)?;
+    }
+    Ok(Exit::Done)
 }
 
 async fn wanted(store: &dyn Store, id: &str) -> Result<Wanted, Failure> {
@@ -91,16 +132,22 @@ fn is_meant(record: &Record, wanted: &Wanted) -> bool {
 }
 
 /// Gives the answer that was typed with the command.
-async fn give(global: &Global, runtime: &Runtime, tree: &Tree, answer: &Answer) -> Result<Exit, Failure> {
+async fn give(
+    global: &Global,
+    runtime: &Runtime,
+    tree: &Tree,
+    session: &SessionId,
+    words: &[String],
+) -> Result<Exit, Failure> {
     let open: Vec<&Question> = tree.questions().collect();
     let [first, rest @ ..] = open.as_slice() else {
         return Err(Failure::failed(format!(
-            "no question is open in {}; it may have been answered already",
-            safe::line(&answer.id)
+            "no question is open in {session}; it may have been answered already"
         )));
     };
-    let line = answer.words.join(" ");
-    let (given, scope) = dialogue::answer(&line, first.always.as_deref()).map_err(Failure::usage)?;
+    let line = words.join(" ");
+    let (given, scope) = dialogue::answer(&line, first.always.as_deref())
+        .map_err(|error| Failure::usage(error.for_command()))?;
     if !rest.is_empty() && scope == Scope::One {
         let name = |open: &&Question| format!("  {}  {}", open.name(), question::headline(open, tree));
         let names: Vec<String> = open.iter().map(name).collect();
@@ -153,15 +200,16 @@ fn too_late(open: &Question, tree: &Tree) -> String {
     format!("{}: this was answered already.", question::headline(open, tree))
 }
 
-fn list(global: &Global, tree: &Tree, workspace: &Workspace, answer: &Answer) -> Result<Exit, Failure> {
-    if global.output_format != OutputFormat::Text {
-        let questions: Vec<Value> = tree.questions().map(|open| as_json(open, tree, workspace)).collect();
-        output::json(&json!({ "type": "questions", "questions": questions }))?;
-        return Ok(Exit::Done);
-    }
-    if tree.questions().next().is_none() {
-        output::note(&format!("no question is open in {}", safe::line(&answer.id)));
-    }
+fn questions_as_json(tree: &Tree, workspace: &Workspace) -> Vec<Value> {
+    tree.questions().map(|open| as_json(open, tree, workspace)).collect()
+}
+
+fn list_as_json(questions: Vec<Value>) -> Result<Exit, Failure> {
+    output::json(&json!({ "type": "questions", "questions": questions }))?;
+    Ok(Exit::Done)
+}
+
+fn list(global: &Global, tree: &Tree, workspace: &Workspace) -> Result<Exit, Failure> {
     let columns = terminal::room_for_results();
     let look = Look { columns, colour: Colour::Off, workspace: Some(workspace), length: Length::Whole };
     for open in tree.questions() {

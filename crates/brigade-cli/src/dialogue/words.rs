@@ -1,7 +1,9 @@
 //! Answers as words: what can be answered to a question, and what a typed line means.
 
+use std::fmt::{self, Display, Formatter};
+
 use brigade_core::event::Answer;
-use brigade_core::permission::Rule;
+use brigade_core::permission::{Rule, RuleError};
 use brigade_core::view::Question;
 
 use crate::render::filled;
@@ -18,6 +20,51 @@ pub(crate) enum Scope {
     One,
     /// All that are open.
     All,
+}
+
+/// Reason why a line is not an answer. It is displayed in the terms of a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NotAnAnswer {
+    /// The call cannot always be allowed.
+    NoRule,
+    /// The rule to be always allowed is wrong.
+    WrongRule(RuleError),
+    /// The first word is not a known answer.
+    Unknown {
+        /// The word.
+        word: String,
+        /// Whether the call can always be allowed.
+        has_rule: bool,
+    },
+}
+
+impl NotAnAnswer {
+    /// The same in the terms of `brigade answer`.
+    pub(crate) fn for_command(&self) -> String {
+        match self {
+            NotAnAnswer::NoRule => "No rule covers exactly this call, so that it cannot always be allowed. \
+                                    `yes` allows it once."
+                .to_owned(),
+            NotAnAnswer::WrongRule(error) => error.to_string(),
+            NotAnAnswer::Unknown { word, has_rule } => {
+                let always = if *has_rule { "`always`, " } else { "" };
+                format!("'{}' is not an answer. Write `yes`, {always}`no` or `no REASON`.", safe::line(word))
+            }
+        }
+    }
+}
+
+impl Display for NotAnAnswer {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            NotAnAnswer::NoRule => f.write_str(NO_RULE),
+            NotAnAnswer::WrongRule(error) => error.fmt(f),
+            NotAnAnswer::Unknown { word, has_rule } => {
+                let choices = if *has_rule { "y, a or n" } else { "y or n" };
+                write!(f, "'{}' is not an answer. Type {choices}, and press Enter.", safe::line(word))
+            }
+        }
+    }
 }
 
 /// Kind of input that answers a question.
@@ -63,7 +110,7 @@ pub(crate) fn choices(
 }
 
 /// Reads an answer: `y`, `y all`, `a`, `a RULE`, `n`, `n all`, `n REASON`, `r REASON`.
-pub(crate) fn answer(line: &str, always: Option<&str>) -> Result<(Answer, Scope), String> {
+pub(crate) fn answer(line: &str, always: Option<&str>) -> Result<(Answer, Scope), NotAnAnswer> {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
@@ -72,21 +119,18 @@ pub(crate) fn answer(line: &str, always: Option<&str>) -> Result<(Answer, Scope)
         ("y" | "yes" | "once", "" | "all") => Ok((Answer::Once, scope)),
         ("a" | "always", "") => match always {
             Some(rule) => Ok((Answer::Always(rule.to_owned()), Scope::One)),
-            None => Err(NO_RULE.to_owned()),
+            None => Err(NotAnAnswer::NoRule),
         },
         ("a" | "always", rule) => match rule.parse::<Rule>() {
             Ok(rule) => Ok((Answer::Always(rule.to_string()), Scope::One)),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(NotAnAnswer::WrongRule(error)),
         },
         ("n" | "no", "" | "all") => Ok((Answer::Deny { word: None }, scope)),
         ("n" | "no", words) => Ok((Answer::Deny { word: Some(words.to_owned()) }, Scope::One)),
         ("r" | "reason", words) if !words.is_empty() => {
             Ok((Answer::Deny { word: Some(words.to_owned()) }, Scope::One))
         }
-        _ => {
-            let choices = if always.is_some() { "y, a or n" } else { "y or n" };
-            Err(format!("'{}' is not an answer. Type {choices}, and press Enter.", safe::line(word)))
-        }
+        _ => Err(NotAnAnswer::Unknown { word: word.to_owned(), has_rule: always.is_some() }),
     }
 }
 
@@ -108,7 +152,7 @@ mod tests {
             answer("a shell(git *)", None),
             Ok((Answer::Always("shell(git *)".to_owned()), Scope::One))
         );
-        assert!(answer("a", None).unwrap_err().contains("y allows it once"));
+        assert!(answer("a", None).unwrap_err().to_string().contains("y allows it once"));
         assert!(answer("a shell(", None).is_err());
         // Whoever was in the middle of a sentence has not answered.
         for line in ["yesterday", "y please", "yes, but", "not now", "also", "all", "ok", "r"] {

@@ -25,11 +25,42 @@ fn only_what_is_accepted_is_offered() {
         assert_eq!(open.stdout.contains("always allows shell(touch x)"), has_rule, "{}", open.stdout);
         if !has_rule {
             let refused = home.brigade(&["answer", &running.session, "always"]);
-            refused.exits(2).says("No rule covers exactly this call");
+            refused.exits(2).says("No rule covers exactly this call").says("`yes` allows it once");
         }
+        let words =
+            if has_rule { "`yes`, `always`, `no` or `no REASON`" } else { "`yes`, `no` or `no REASON`" };
+        home.brigade(&["answer", "last", "maybe"]).exits(2).says("'maybe' is not an answer").says(words);
         home.brigade(&["answer", &running.session, "no"]).exits(0);
         assert_eq!(running.end().0, 0);
     }
+}
+
+#[test]
+fn without_an_id_the_questions_of_all_sessions_are_listed() {
+    let home = Home::new();
+    home.brigade(&["answer"]).exits(0).says("No question is open.");
+    let ended = home.report("[[reply]]\ntext = 'done'", &[]);
+    let ended = ended["session_id"].as_str().unwrap();
+    home.brigade(&["answer", "last"]).exits(0).says(&format!("No question is open in {ended}."));
+    home.brigade(&["answer", "last", "yes"]).exits(1).says(&format!("no question is open in {ended}"));
+    let running = ["touch x", "touch y"].map(|command| {
+        let script = calls("shell", &format!("{{ command = \"{command}\" }}"));
+        let mut running = Running::start(&home, &script, &WAIT);
+        running.wait_for("asked");
+        running
+    });
+    let listed = home.brigade(&["answer"]);
+    listed.exits(0);
+    for (running, command) in running.iter().zip(["touch x", "touch y"]) {
+        listed.prints(command).prints(&format!("brigade answer {}:", running.session));
+    }
+    let json = home.brigade(&["answer", "--output-format", "json"]).json();
+    assert_eq!(json["questions"].as_array().unwrap().len(), 2, "{json}");
+    for running in running {
+        home.brigade(&["answer", &running.session, "no"]).exits(0);
+        assert_eq!(running.end().0, 0);
+    }
+    home.brigade(&["answer"]).exits(0).says("No question is open.");
 }
 
 #[test]

@@ -164,8 +164,8 @@ async fn talk_in_lines(runtime: &Runtime, wanted: &Wanted) -> Result<Exit, Failu
         }
         let (given, scope) = match dialogue::answer(&line, current.always.as_deref()) {
             Ok(answer) => answer,
-            Err(words) => {
-                output::note(&words);
+            Err(error) => {
+                output::note(&error.to_string());
                 continue;
             }
         };
