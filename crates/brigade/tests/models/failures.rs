@@ -171,13 +171,14 @@ async fn a_whole_reply_instead_of_a_stream_is_not_asked_for_again_and_may_be_pai
 
 #[tokio::test]
 async fn errors_and_pages_instead_of_a_stream_cost_nothing() {
-    for (kind, body) in [
-        ("application/json", r#"{"error":{"code":503,"message":"Loading"},"choices":[]}"#),
-        ("application/json", r#"[{"error":{"code":503,"message":"Loading"}}]"#),
-        ("text/html", r#"<meta name="x" "content"="y"> Loading"#),
+    for (kind, body, words) in [
+        ("application/json", r#"{"error":{"code":503,"message":"Loading"},"choices":[]}"#, "Loading"),
+        ("application/json", r#"[{"error":{"code":503,"message":"Loading"}}]"#, "Loading"),
+        ("text/html", r#"<meta name="x" "content"="y"> Loading"#, "text/html"),
     ] {
         let (error, has_begun) = instead(kind, body).await;
-        transient(&error, &["Loading"]);
+        transient(&error, &[words]);
+        assert!(!error.to_string().contains('<'), "{error}");
         assert!(!has_begun, "{body}");
     }
     let (error, has_begun) = instead("application/json", r#"{"status":"queued"}"#).await;

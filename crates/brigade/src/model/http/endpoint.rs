@@ -300,6 +300,9 @@ pub(in super::super) fn place(base: &Url) -> Place {
 }
 
 fn address(text: &str) -> Result<Url, String> {
+    if !text.contains("://") {
+        return Err("it does not begin with http:// or https://".to_owned());
+    }
     let url = Url::parse(text.trim()).map_err(|error| error.to_string())?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
         return Err("it is not http or https".to_owned());
@@ -316,6 +319,17 @@ fn address(text: &str) -> Result<Url, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_without_a_scheme_is_refused_in_plain_words() {
+        for text in ["127.0.0.1:8000/v1", "localhost:8000/v1", "host/v1", ""] {
+            let error = Endpoint::new("mock", text, None).unwrap_err().to_string();
+            assert!(
+                error.contains("it does not begin with http:// or https://; write one such as"),
+                "{error}"
+            );
+        }
+    }
 
     #[test]
     fn a_request_names_its_host_and_the_path_below_the_address() {

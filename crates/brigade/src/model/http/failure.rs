@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::super::ModelError;
@@ -54,7 +55,11 @@ pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body
     if is_overflow(&said, &kind) && status != 429 {
         return overflow(name, &said);
     }
-    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    let said = match reason(status) {
+        Some(reason) if said.is_empty() => format!(" {reason}"),
+        None if said.is_empty() => String::new(),
+        _ => format!(": {said}"),
+    };
     let fatal = |cure: &str| ModelError::Fatal(format!("{name} answered {status}{said}; {cure}"));
     match status {
         429 if kind.contains("insufficient_quota") || kind.contains("billing") => {
@@ -68,7 +73,7 @@ pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body
         401 | 403 => fatal("check the key of this provider and what it may be used for"),
         402 => fatal("the account has no credit left"),
         404 => fatal("check the name of the model and the base_url of the provider"),
-        413 => overflow(name, said.trim_start_matches(": ")),
+        413 => overflow(name, said.trim_start_matches([':', ' '])),
         300..=399 => fatal("redirects are not followed; write the final address as base_url"),
         _ => fatal("asking again would not help"),
     }
@@ -103,8 +108,9 @@ pub(super) fn no_stream(endpoint: &Endpoint, kind: &str, body: &str) -> Instead 
         )));
     }
     let (said, _) = message(body);
+    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
     let error = ModelError::Transient(format!(
-        "{name} answered with {kind} instead of an event stream; check the base_url of the provider: {said}"
+        "{name} answered with {kind} instead of an event stream; check the base_url of the provider{said}"
     ));
     if value.is_some() { Instead::Work(error) } else { Instead::Failure(error) }
 }
@@ -254,10 +260,16 @@ fn is_overflow(said: &str, kind: &str) -> bool {
     OVERFLOW.iter().any(|words| said.contains(words) || kind.contains(words))
 }
 
-/// What a body says, and the words for its kind.
+/// Standard reason phrase of a status, such as `Not Found`.
+fn reason(status: u16) -> Option<&'static str> {
+    StatusCode::from_u16(status).ok()?.canonical_reason()
+}
+
+/// What a body says, and the words for its kind. The page of a web server says nothing about the request.
 fn message(body: &str) -> (String, String) {
     match serde_json::from_str::<Value>(body) {
         Ok(value) => read(only(&value)),
+        Err(_) if body.trim_start().starts_with('<') => (String::new(), String::new()),
         Err(_) => (plain(body), String::new()),
     }
 }
