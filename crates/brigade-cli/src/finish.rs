@@ -254,7 +254,8 @@ fn next_steps(status: &Status, spent: &Spent, view: &View, hints: &Hints, tell: 
         }
         Status::Failed { cause } => {
             output::note(&format!("failed: {}", safe::line(cause)));
-            step("To try again", hints.resume(session));
+            let words = if view.has_fatal_fault { "After fixing the cause" } else { "To try again" };
+            step(words, hints.resume(session));
         }
         Status::Lost { cause } => {
             output::note(&format!("outcome unknown: {}", safe::line(cause)));

@@ -48,6 +48,8 @@ pub(crate) struct View {
     doing: HashMap<SessionId, String>,
     after: HashMap<SessionId, String>,
     waiting: HashMap<SessionId, String>,
+    /// Whether the last model call of the top session failed for a reason that a retry does not remove.
+    pub(crate) has_fatal_fault: bool,
     /// The fault of the last attempt of a session whose turn has no reply yet.
     faults: HashMap<SessionId, String>,
     in_line: HashMap<SessionId, HashSet<CallId>>,
@@ -68,6 +70,7 @@ impl View {
             doing: HashMap::new(),
             after: HashMap::new(),
             waiting: HashMap::new(),
+            has_fatal_fault: false,
             faults: HashMap::new(),
             in_line: HashMap::new(),
         }
@@ -148,6 +151,15 @@ impl View {
     pub(crate) fn apply(&mut self, record: &Record) {
         self.tree.apply(record);
         self.seen.insert(record.session.clone(), record.seq + 1);
+        if record.session == self.root {
+            match &record.event {
+                Event::CallFailed { cause, .. } => {
+                    self.has_fatal_fault = matches!(cause, CallFault::Fatal { .. });
+                }
+                Event::Started { .. } | Event::Called { .. } => self.has_fatal_fault = false,
+                _ => {}
+            }
+        }
         match &record.event {
             Event::Started { grant, delegation, .. } if record.session == self.root => {
                 self.grant = Some((*grant, record.at));

@@ -220,7 +220,7 @@ impl Runtime {
         tree.set_environment(&delegation, depth);
         let kit = tree.kit(agent, authority, depth).map_err(RunError::Setup)?;
         let round = self.root_round(delegation, &kit, &more);
-        kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
+        kit.can_keep(&round.grant.budget).map_err(RunError::Unpriced)?;
         let driver = Driver::begin(tree.clone(), session, round, kit, None);
         Ok(prepared(tree, driver))
     }
@@ -335,7 +335,7 @@ impl Runtime {
         if state.is_running() {
             tree.set_environment(&round.delegation, round.depth);
             let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
-            kit.can_keep(&round.grant.budget).map_err(RunError::Setup)?;
+            kit.can_keep(&round.grant.budget).map_err(RunError::Unpriced)?;
             let driver = Driver::go_on(tree.clone(), state, kit, started);
             return Ok(prepared(tree, driver));
         }
@@ -405,7 +405,7 @@ impl Runtime {
         tree.set_environment(&delegation, depth);
         let kit = tree.kit(agent, authority, depth).map_err(RunError::Setup)?;
         let next = self.root_round(delegation, &kit, &more);
-        kit.can_keep(&next.grant.budget).map_err(RunError::Setup)?;
+        kit.can_keep(&next.grant.budget).map_err(RunError::Unpriced)?;
         let has_reason = state.has_unheard_words() || reason == Reason::Compact;
         let words = (!has_reason).then(|| match is_imported {
             true => imported::WORDS.to_owned(),

@@ -11,7 +11,7 @@ use crate::args::{Global, Models, OutputFormat};
 use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::output;
-use crate::settings::{Key, Offer, Settings};
+use crate::settings::{Key, Offer, Providers, Settings};
 use crate::terminal;
 
 /// How long a server on this machine has to say what it has, where nobody asked for it by name.
@@ -75,7 +75,7 @@ pub(crate) fn run(global: &Global, models: &Models) -> Result<Exit, Failure> {
         }
         OutputFormat::Json | OutputFormat::StreamJson => output::json(&print::json(&settings, &found))?,
     }
-    if let Some(advice) = advice(&found, asked) {
+    if let Some(advice) = advice(&settings, &found, asked) {
         output::note(&advice);
     }
     Ok(Exit::Done)
@@ -180,8 +180,16 @@ fn known(settings: &Settings, offer: &Offer, listed: Option<Vec<Listed>>) -> BTr
     }
 }
 
+/// The provider that the user has decided for: that of the model in force, or one that only the configuration has.
+fn chosen<'a>(settings: &Settings, found: &'a [Found]) -> Option<&'a Found> {
+    let of_model = settings.model.as_deref().and_then(|model| model.split('/').next());
+    let is_used = |found: &&Found| Some(found.offer.name.as_str()) == of_model;
+    let is_own = |found: &&Found| !Providers::is_built_in(&found.offer.name);
+    found.iter().find(is_used).or_else(|| found.iter().find(is_own))
+}
+
 /// The shortest way to get going, where nothing can be used, and what went wrong with what was asked for.
-fn advice(found: &[Found], asked: Asked) -> Option<String> {
+fn advice(settings: &Settings, found: &[Found], asked: Asked) -> Option<String> {
     if found.iter().any(|found| found.state.is_usable()) {
         return None;
     }
@@ -198,6 +206,17 @@ fn advice(found: &[Found], asked: Asked) -> Option<String> {
             State::Failed(cause) | State::Wrong(cause) => cause.clone(),
             State::Ready => return None,
         }),
+        _ if let Some(chosen) = chosen(settings, found) => {
+            let name = &chosen.offer.name;
+            Some(match &chosen.state {
+                State::NoKey(variable) => format!("No model can be used yet: set {variable} to use {name}"),
+                State::NotRunning => format!(
+                    "No model can be used yet: start {name}, or correct providers.{name}.base_url in your configuration"
+                ),
+                State::Running(_) | State::Ready => format!("No model can be used yet: {name} has none"),
+                State::Failed(cause) | State::Wrong(cause) => format!("No model can be used yet: {cause}"),
+            })
+        }
         _ => Some(format!(
             "No model can be used yet: set ANTHROPIC_API_KEY or {start}; brigade demo works without either"
         )),

@@ -165,6 +165,20 @@ fn keys_are_present_and_never_shown() {
 }
 
 #[test]
+fn a_provider_that_fails_gets_one_piece_of_advice() {
+    let home = Home::new();
+    let address = server("404 Not Found", "<!DOCTYPE html>\n<html><body><h1>nginx</h1></body></html>");
+    let config = format!("model = 'work/x'\n[providers.work]\nkind = 'openai'\nbase_url = '{address}'\n");
+    home.write("home/config.toml", &config);
+    let report = report(&home, &[], &[]);
+    let found = section(&report, "providers");
+    let line = found.iter().find(|line| line.starts_with("problem: work")).unwrap();
+    assert!(line.contains("work answered 404 Not Found; check "), "{line}");
+    assert!(line.ends_with(&format!("/ Its address is {address}")), "{line}");
+    assert!(!line.contains("html") && !line.contains("network"), "{line}");
+}
+
+#[test]
 fn offline_asks_nobody_elsewhere() {
     let home = Home::new();
     // To the command this address is another machine; the kernel leads it back to this one.
@@ -184,7 +198,7 @@ fn offline_asks_nobody_elsewhere() {
     has(&offline, "model", &["ok: shut/x"]);
     let online = report(&home, &[], &[]);
     has(&online, "providers", &["ok: far", "it answers"]);
-    has(&online, "providers", &["problem: shut", "401", "Check the key and the network"]);
+    has(&online, "providers", &["problem: shut", "401", "check the key of this provider"]);
     has(&online, "model", &["ok: far/x"]);
     has(&online, "model", &["problem: shut/x cannot be used now"]);
 }

@@ -115,6 +115,14 @@ fn a_key_that_is_refused_is_not_shown() {
 }
 
 #[test]
+fn a_request_that_is_refused_is_not_to_be_tried_again_as_it_is() {
+    let (url, _asked) = serve("400 Bad Request", "{\"error\":{\"message\":\"no such field\"}}");
+    let done = run(&configured(&url));
+    done.exits(1).says("asking again would not help").says("After fixing the cause:").says("brigade resume ");
+    assert!(!done.stderr.contains("To try again"), "{}", done.stderr);
+}
+
+#[test]
 fn what_is_missing_is_named() {
     let home = Home::new();
     let model = |name: &str| home.brigade(&["run", "--model", name, "the task"]);

@@ -92,6 +92,17 @@ fn without_a_provider_it_says_how_to_get_going() {
 }
 
 #[test]
+fn a_configured_server_that_is_down_is_what_to_start() {
+    for model in ["model = 'mine/small'\n", ""] {
+        let config =
+            format!("{model}[providers.mine]\nkind = 'openai'\nbase_url = 'http://127.0.0.1:1/v1'\n");
+        let done = home(&config).brigade(&["models"]);
+        done.exits(0).says("No model can be used yet: start mine, or correct providers.mine.base_url");
+        assert!(!done.stderr.contains("ANTHROPIC_API_KEY"), "{}", done.stderr);
+    }
+}
+
+#[test]
 fn a_key_makes_a_provider_ready_and_nobody_far_away_is_asked() {
     let home = home("model = 'anthropic/claude-opus-5'");
     let done = Done::of(home.command(&["models"]).env("ANTHROPIC_API_KEY", KEY).output().unwrap());
@@ -250,6 +261,7 @@ fn a_model_without_a_price_is_refused_under_a_budget_in_dollars() {
     let done = home(work).brigade(&["run", "x", "--model", "work/claude-opus-5", "--budget-usd", "1"]);
     done.exits(2).says("the price of the model 'work/claude-opus-5' is not known");
     done.says("beneath [prices.\"work/claude-opus-5\"]");
+    assert!(!done.stderr.contains("PROVIDER/MODEL"), "{}", done.stderr);
 }
 
 #[test]

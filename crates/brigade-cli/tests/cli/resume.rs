@@ -60,7 +60,7 @@ fn commands_for_later_repeat_no_flag_that_the_session_remembers() {
         "[[reply]]\nfault = 'refused'",
         &["--cwd", "other", "--mode", "plan", "--set", "swarm.max_depth=2"],
     );
-    let command = done.exits(1).stderr.lines().find(|line| line.starts_with("To try again")).unwrap();
+    let command = done.exits(1).stderr.lines().find(|line| line.contains("brigade resume ")).unwrap();
     assert!(command.ends_with(" --set swarm.max_depth=2"), "{command}");
     assert!(!command.contains("--cwd") && !command.contains("--mode"), "{command}");
     let id = done.stderr.split_whitespace().find(|word| word.len() == 26).unwrap();

@@ -108,6 +108,9 @@ pub enum RunError {
     /// A model or a definition is not as it has to be.
     #[error("{0}")]
     Setup(String),
+    /// A budget in dollars cannot be kept, because the price of the model is unknown.
+    #[error("{0}")]
+    Unpriced(String),
     /// The child of a tree that is not over can't go on by itself.
     #[error("{child} belongs to {root}, which is not over; resume or cancel that one")]
     NotOver {

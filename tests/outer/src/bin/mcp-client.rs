@@ -65,7 +65,12 @@ impl Person {
             scopes: Vec::new(),
             how: HOW.to_owned(),
         };
-        let address = Address { url: Secret::new(url), headers: Vec::new(), login, proxies: brigade::model::Proxies::default() };
+        let address = Address {
+            url: Secret::new(url),
+            headers: Vec::new(),
+            login,
+            proxies: brigade::model::Proxies::default(),
+        };
         Person { folder, address, context, logins: 0 }
     }
 

@@ -131,10 +131,8 @@ fn provider(found: &Found, weight: Weight, asked: Asked) -> Finding {
             format!("{name}: {variable} is not set"),
             format!("export {variable}=..., or name another variable in providers.{name}.api_key_env"),
         ),
-        State::Failed(cause) => amiss(
-            format!("{name}: {cause}"),
-            format!("Check the key and the network; its address is {address}"),
-        ),
+        // The cause says what to check.
+        State::Failed(cause) => amiss(format!("{name}: {cause}"), format!("Its address is {address}")),
         State::Wrong(cause) => Finding::problem(
             format!("{name}: {cause}"),
             format!("Mend providers.{name} in your configuration"),

@@ -3,7 +3,7 @@
 use brigade::model::{Api, Endpoint};
 
 use super::super::nearest::near;
-use super::{Environment, Kind, Provider, Providers};
+use super::{BUILT_IN, Environment, Kind, Provider, Providers};
 
 /// A provider as it can be used here.
 #[derive(Debug)]
@@ -54,6 +54,11 @@ impl Providers {
     /// All of them, by name.
     pub(crate) fn offers(&self, environment: &Environment) -> Vec<Offer> {
         self.0.iter().map(|(name, provider)| offer(name, provider, environment)).collect()
+    }
+
+    /// Whether a provider is available without configuration.
+    pub(crate) fn is_built_in(name: &str) -> bool {
+        BUILT_IN.iter().any(|(built_in, ..)| *built_in == name)
     }
 
     /// Where the provider of this name is.
