@@ -61,7 +61,7 @@ fn main() {
         command::completions::print(&kind.to_string_lossy());
         leave(0);
     }
-    let args = Args::try_parse().unwrap_or_else(|error| refuse(&error));
+    let args = Args::try_parse().unwrap_or_else(|error| refuse(error));
     let code = match dispatch(args) {
         Ok(exit) => exit.code(),
         Err(failure) => {
@@ -110,11 +110,12 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
 }
 
 /// Says what is wrong with what was typed. Help and the version come this way too, and are no error.
-fn refuse(error: &clap::Error) -> ! {
+fn refuse(mut error: clap::Error) -> ! {
+    let typed: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect();
+    mistyped::correct(&mut error, &typed);
     // Whoever closed the output does not want to know.
     let _ = error.print();
-    let typed: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect();
-    if let Some(hint) = mistyped::hint(error, &typed) {
+    if let Some(hint) = mistyped::hint(&error, &typed) {
         output::note(&hint);
     }
     leave(error.exit_code())

@@ -5,7 +5,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args::Args;
 use crate::finish::quoted;
-use crate::settings::near;
+use crate::settings::{near, nearest};
 
 /// The command of the parser that prints help.
 const HELP: &str = "help";
@@ -13,6 +13,46 @@ const HELP: &str = "help";
 const PRINT_FLAGS: [&str; 3] = ["-p", "--print", "--prompt"];
 /// Commands that take a task.
 const RUN: [&str; 2] = ["run", "exec"];
+
+/// Commands under the names that other programs have for them.
+const OTHER_NAMES: [(&str, &str); 2] = [("version", "--version"), ("status", "sessions list")];
+
+/// Replaces the suggestion of the parser by the nearest name, or removes it if no name is near.
+pub(crate) fn correct(error: &mut clap::Error, typed: &[String]) {
+    let mut definition = Args::command();
+    definition.build();
+    let subcommand =
+        typed.iter().find_map(|word| definition.find_subcommand(word)).map(clap::Command::get_name);
+    let subcommand = subcommand.map(str::to_owned);
+    match (error.kind(), &subcommand) {
+        (ErrorKind::InvalidSubcommand, None) => {
+            let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return };
+            let near = near(word, definition.get_subcommands().map(clap::Command::get_name));
+            if error.get(ContextKind::SuggestedSubcommand).is_none() {
+                return;
+            }
+            match near.map(str::to_owned) {
+                Some(near) => {
+                    error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![near]))
+                }
+                None => error.remove(ContextKind::SuggestedSubcommand),
+            };
+        }
+        (ErrorKind::UnknownArgument, Some(name)) => {
+            let Some(command) = definition.find_subcommand_mut(name) else { return };
+            let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return };
+            let Some(flag) = word.strip_prefix("--") else { return };
+            let flag = flag.split('=').next().unwrap_or(flag);
+            let near = near(flag, command.get_arguments().filter_map(clap::Arg::get_long));
+            let Some(near) = near.filter(|_| error.get(ContextKind::SuggestedArg).is_some()) else { return };
+            let near = format!("--{near}");
+            error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
+            // That of the parser contains its own suggestion.
+            error.insert(ContextKind::Usage, ContextValue::StyledStr(command.render_usage()));
+        }
+        _ => {}
+    }
+}
 
 /// A line that helps beyond what the parser says; none where it says enough.
 pub(crate) fn hint(error: &clap::Error, typed: &[String]) -> Option<String> {
@@ -37,6 +77,7 @@ fn print_flag(typed: &[String]) -> Option<String> {
     let begun = typed.first().is_some_and(|first| RUN.contains(&first.as_str()));
     let rest = typed.iter().skip(usize::from(begun)).filter(|argument| !is_print(argument));
     let rest: String = rest.map(|argument| format!(" {}", quoted(argument))).collect();
+    let rest = if rest.is_empty() { " \"TASK\"".to_owned() } else { rest };
     Some(format!("To give a task to a brigade: brigade run{rest}"))
 }
 
@@ -56,13 +97,26 @@ fn subcommand(error: &clap::Error, typed: &[String]) -> Option<String> {
     }
     let words = rest.iter().take_while(|argument| !argument.starts_with('-')).count();
     let (task, flags) = rest.split_at(words);
+    let (first, others) = task.split_first()?;
     let task = task.join(" ");
+    if let Some((_, command)) = OTHER_NAMES.iter().find(|(name, _)| *name == task) {
+        return Some(format!("Perhaps you mean: brigade {command}"));
+    }
     if let Some(command) = near(&task, commands()) {
         let is_said = error.get(ContextKind::SuggestedSubcommand).is_some();
         return (!is_said).then(|| format!("Perhaps you mean: brigade {command}"));
     }
     let flags: String = before.iter().chain(flags).map(|flag| format!(" {}", quoted(flag))).collect();
-    Some(format!("To give a task to a brigade: brigade run {}{flags}", quoted(&task)))
+    let as_task = format!("To give a task to a brigade: brigade run {}{flags}", quoted(&task));
+    // One letter off: the rest is likely what that command takes.
+    let slip = nearest(first, commands()).filter(|(distance, _)| *distance == 1 && !others.is_empty());
+    Some(match slip {
+        Some((_, command)) => {
+            let others: String = others.iter().map(|word| format!(" {}", quoted(word))).collect();
+            format!("Perhaps you mean: brigade {command}{others}{flags}\n{as_task}")
+        }
+        None => as_task,
+    })
 }
 
 #[cfg(test)]
@@ -73,7 +127,8 @@ mod tests {
 
     fn hint_for(typed: &[&str]) -> Option<String> {
         let typed: Vec<String> = typed.iter().map(|word| (*word).to_owned()).collect();
-        let error = Args::try_parse_from([&["brigade".to_owned()], &typed[..]].concat()).unwrap_err();
+        let mut error = Args::try_parse_from([&["brigade".to_owned()], &typed[..]].concat()).unwrap_err();
+        correct(&mut error, &typed);
         hint(&error, &typed)
     }
 
@@ -105,7 +160,7 @@ mod tests {
             format!("{begin} --model ollama/qwen3 'it'\\''s late'")
         );
         assert_eq!(said(&["run", "-p", "fix it"]), format!("{begin} 'fix it'"));
-        assert_eq!(said(&["-p"]), begin);
+        assert_eq!(said(&["-p"]), format!("{begin} \"TASK\""));
         assert_eq!(hint_for(&["sessions", "-p"]), None);
     }
 
@@ -115,6 +170,23 @@ mod tests {
         assert_eq!(hint_for(&["sesions"]), None, "the parser says it");
         assert_eq!(hint_for(&["sessions", "shwo"]), None, "the parser says it");
         assert_eq!(hint_for(&["run", "--nonsense"]), None);
+    }
+
+    #[test]
+    fn a_slip_before_a_task_names_the_command_first() {
+        let task = "To give a task to a brigade: brigade run";
+        let both = format!("Perhaps you mean: brigade run hi -v\n{task} 'rnu hi' -v");
+        assert_eq!(hint_for(&["rnu", "hi", "-v"]), Some(both));
+        // Words that are further off are a task.
+        assert_eq!(hint_for(&["test", "it"]), Some(format!("{task} 'test it'")));
+    }
+
+    #[test]
+    fn words_for_what_has_another_name_are_known() {
+        for (word, command) in [("version", "brigade --version"), ("status", "brigade sessions list")] {
+            assert_eq!(hint_for(&[word]), Some(format!("Perhaps you mean: {command}")));
+            assert!(hint_for(&[word, "page"]).unwrap().ends_with(&format!("brigade run '{word} page'")));
+        }
     }
 
     #[test]

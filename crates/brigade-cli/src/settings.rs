@@ -46,7 +46,7 @@ pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
 pub(crate) use environment::Environment;
 pub(crate) use examine::{Layer, State as LayerState};
 pub(crate) use layers::Layers;
-pub(crate) use nearest::near;
+pub(crate) use nearest::{near, nearest};
 pub(crate) use project::ProjectConfig;
 pub(crate) use providers::{Key, Offer, Providers};
 pub(crate) use schema::schema;

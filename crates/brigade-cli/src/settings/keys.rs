@@ -85,7 +85,12 @@ fn check_section(table: &Table, known: &[Key], path: &[&str]) -> Result<(), Stri
 fn unknown(path: &[&str], siblings: &[Key]) -> String {
     let Some((key, section)) = path.split_last() else { return "unknown key".to_owned() };
     let dotted = dotted(path);
-    let near = nearest(key, siblings.iter().map(|(name, ..)| *name));
+    let names = || siblings.iter().map(|(name, ..)| *name);
+    let is_slip = |(distance, _): &(usize, &str)| *distance <= 2;
+    // A part of a name, such as `url` of `base_url`, is nearer than a short name with other letters.
+    let part = names().find(|name| name.split('_').any(|part| part == *key)).map(|name| (1, name));
+    let nearest = nearest(key, names());
+    let near = nearest.filter(is_slip).or(part).or(nearest);
     let all = every_key();
     let elsewhere = all.iter().find(|known| known.rsplit('.').next() == Some(key));
     let suggestion = match (near, elsewhere) {
@@ -313,6 +318,7 @@ mod tests {
             let said = problem(&format!("providers.a.idle_timeout = {wrong}"));
             assert!(said.contains("`providers.a.idle_timeout` has to be a duration"), "{said}");
         }
+        assert!(problem("providers.a.url = 'x'").contains("nearest known key is `providers.a.base_url`"));
         assert!(problem("permissions.mode = 'yolo'").contains("one of plan, ask, edit, auto"));
         assert!(problem("permissions.deny = ['shell(']").contains("`permissions.deny`: "));
         let all = problem("permissions.allow = ['Bash(npm test:*)', 'shell(ls)', 'Read(a)']");

@@ -1,6 +1,6 @@
 //! The known name that somebody may have meant.
 
-/// The candidate with the smallest edit distance; the first of several.
+/// The candidate with the smallest edit distance. Of several, one of the same length comes first, then the first.
 pub(crate) fn nearest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -8,7 +8,7 @@ pub(crate) fn nearest<'a>(
     candidates
         .into_iter()
         .map(|candidate| (distance(name, candidate), candidate))
-        .min_by_key(|(distance, _)| *distance)
+        .min_by_key(|(distance, candidate)| (*distance, name.len().abs_diff(candidate.len())))
 }
 
 /// The candidate that somebody may have meant; none where that would be a guess.
@@ -52,6 +52,7 @@ mod tests {
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(nearest("mdoel", ["store", "model"]), Some((1, "model")));
         assert_eq!(nearest("x", []), None);
+        assert_eq!(nearest("modle", ["mode", "model"]), Some((1, "model")), "swapped letters are likelier");
         assert_eq!(near("antropic", ["openai", "anthropic"]), Some("anthropic"));
         assert_eq!(near("foo", ["groq", "vllm"]), None, "that would be a guess");
     }

@@ -192,3 +192,17 @@ fn configs_that_are_wrong_name_file_key_and_cure() {
     home.write("home/config.toml", "permissions.mode = 'yolo'\n");
     refused(&home, &["run", "x"], 2, &["`permissions.mode` has to be one of plan, ask, edit, auto"]);
 }
+
+#[test]
+fn the_parser_suggests_what_is_nearest() {
+    let home = Home::new();
+    let flag = home.brigade(&["run", "--modle", "x", "hi"]);
+    flag.exits(2).says("a similar argument exists: '--model'");
+    assert!(!flag.stderr.contains("--mode "), "{}", flag.stderr);
+    for word in ["version", "status"] {
+        let done = home.brigade(&[word]);
+        assert!(!done.exits(2).stderr.contains("similar"), "{}", done.stderr);
+    }
+    home.brigade(&["sesions"]).exits(2).says("a similar subcommand exists: 'sessions'");
+    home.brigade(&["sessions", "shwo"]).exits(2).says("a similar subcommand exists: 'show'");
+}
