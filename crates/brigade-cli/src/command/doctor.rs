@@ -15,9 +15,13 @@ use crate::args::{Doctor, Global, OutputFormat};
 use crate::engine;
 use crate::failure::{Exit, Failure};
 use crate::output;
-use crate::render::pad;
+use crate::render::{hanging, pad};
 use crate::safe;
 use crate::settings::Settings;
+use crate::terminal;
+
+/// Columns before the text of a finding.
+const INDENT: usize = 11;
 
 /// How something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -105,7 +109,9 @@ pub(crate) fn run(global: &Global, doctor: &Doctor) -> Result<Exit, Failure> {
     };
     let (problems, warnings) = (count(Level::Problem), count(Level::Warn));
     match global.output_format {
-        OutputFormat::Text => output::raw(&text(&sections, problems, warnings))?,
+        OutputFormat::Text => {
+            output::raw(&text(&sections, problems, warnings, terminal::room_for_results()))?
+        }
         OutputFormat::Json | OutputFormat::StreamJson => output::json(&json!({
             "type": "doctor",
             "problems": problems,
@@ -116,9 +122,9 @@ pub(crate) fn run(global: &Global, doctor: &Doctor) -> Result<Exit, Failure> {
     Ok(if problems == 0 { Exit::Done } else { Exit::Failed })
 }
 
-fn text(sections: &[Section], problems: usize, warnings: usize) -> String {
+fn text(sections: &[Section], problems: usize, warnings: usize, columns: usize) -> String {
     let mut text = String::new();
-    let below = " ".repeat(11);
+    let below = " ".repeat(INDENT);
     for section in sections {
         text.push_str(&format!("{}\n", section.name));
         for finding in &section.findings {
@@ -126,8 +132,13 @@ fn text(sections: &[Section], problems: usize, warnings: usize) -> String {
             let cure = finding.cure.as_deref().map(safe::lines);
             let mut lines = said.lines().chain(cure.iter().flat_map(|cure| cure.lines()));
             let first = lines.next().unwrap_or_default();
-            text.push_str(&format!("  {}  {first}\n", pad(finding.level.word(), 7)));
-            lines.for_each(|line| text.push_str(&format!("{below}{line}\n")));
+            let first = format!("  {}  {first}", pad(finding.level.word(), 7));
+            for line in std::iter::once(first).chain(lines.map(|line| format!("{below}{line}"))) {
+                for line in hanging(&line, columns, INDENT) {
+                    text.push_str(&line);
+                    text.push('\n');
+                }
+            }
         }
     }
     let count = |number: usize, thing: &str| match number {

@@ -100,7 +100,8 @@ impl Look<'_> {
         if self.is_text() {
             let outputs = if full || self.global.verbose { Outputs::Whole } else { Outputs::Folded };
             let colour = terminal::colour_of_results(&self.settings.environment);
-            output::raw(&render::transcript(&records, outputs, colour))?;
+            let room = terminal::room_for_results();
+            output::raw(&render::transcript(&records, outputs, colour, room))?;
             for (key, value) in view.tree.node(session).and_then(Node::metadata).unwrap_or_default() {
                 output::text(&format!("{key}: {}", safe::line(&value)))?;
             }
@@ -121,7 +122,8 @@ impl Look<'_> {
             let room = terminal::room_for_results();
             output::raw(&render::branches(view, breadth, colour, room))?;
             for said in view.tree.said() {
-                output::text(&format!("[{}]: {}", safe::line(&said.role), safe::line(&said.text)))?;
+                let line = format!("[{}]: {}", safe::line(&said.role), safe::line(&said.text));
+                output::text(&render::hanging(&line, room, 4).join("\n"))?;
             }
         } else {
             let agents = agents(&tale)?;

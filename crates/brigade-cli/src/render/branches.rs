@@ -5,7 +5,7 @@ use brigade_core::{Amount, SessionId, Spent, Status};
 
 use super::story::{count, ending};
 use super::table::outcome;
-use super::{Content, fit, layout, overview};
+use super::{Content, fit, hanging, layout, overview, wrapped};
 use crate::follow::View;
 use crate::safe;
 use crate::terminal::Colour;
@@ -81,7 +81,8 @@ pub(crate) fn branches(view: &View, breadth: Breadth, colour: Colour, room: usiz
     let spent = view.tree.spent(&view.root);
     if spent.in_doubt.tokens > 0 {
         let tokens = units::short(spent.in_doubt.tokens);
-        text.push_str(&format!("up to {tokens} more tokens are in doubt: their answers were never seen\n"));
+        let doubt = format!("up to {tokens} more tokens are in doubt: their answers were never seen");
+        text.push_str(&format!("{}\n", wrapped(&doubt, room)));
     }
     if spent.reported != Amount::default() {
         let (tokens, usd) = (units::short(spent.reported.tokens), units::shown_dollars(spent.reported.usd));
@@ -89,11 +90,11 @@ pub(crate) fn branches(view: &View, breadth: Breadth, colour: Colour, room: usiz
             0 => String::new(),
             agents => format!(" and started {}", count(agents, "sub-agent")),
         };
-        text.push_str(&format!(
-            "external agents say they used {tokens} tokens, {usd}{agents}, on their own account\n"
-        ));
+        let reported =
+            format!("external agents say they used {tokens} tokens, {usd}{agents}, on their own account");
+        text.push_str(&format!("{}\n", wrapped(&reported, room)));
     }
-    text.push_str(&causes(view, colour));
+    text.push_str(&causes(view, colour, room));
     text
 }
 
@@ -128,7 +129,7 @@ pub(crate) fn path(session: &SessionId) -> &str {
 }
 
 /// Why agents did not finish, a line each.
-fn causes(view: &View, colour: Colour) -> String {
+fn causes(view: &View, colour: Colour, room: usize) -> String {
     let nodes = view.tree.walk(&view.root);
     let unfinished = nodes.into_iter().filter_map(|node| match &node.doing {
         Doing::Ended(outcome) if !matches!(outcome.status, Status::Done | Status::Detached) => {
@@ -140,11 +141,13 @@ fn causes(view: &View, colour: Colour) -> String {
     let mut text = String::new();
     for (node, status) in unfinished.iter().take(MOST_CAUSES) {
         let line = safe::line(&format!("{} {}", node.label, ending(status)));
-        text.push_str(&format!(
-            "{} {}\n",
-            colour.paint("31", &format!("✗ {line}")),
-            colour.paint("2", path(&node.session))
-        ));
+        let path = path(&node.session);
+        let lines = hanging(format!("✗ {line} {path}").trim_end(), room, 2);
+        for line in lines {
+            // The path ends the last line.
+            let (line, path) = line.strip_suffix(path).map_or((line.as_str(), ""), |line| (line, path));
+            text.push_str(&format!("{}{}\n", colour.paint("31", line), colour.paint("2", path)));
+        }
     }
     if unfinished.len() > MOST_CAUSES {
         let more = count((unfinished.len() - MOST_CAUSES) as u64, "more agent");

@@ -4,6 +4,7 @@ use brigade_core::Record;
 use brigade_core::delegation::Status;
 
 use super::story::{Began, Call, Change, Child, Item, Question, Story, Turn, cost, count, ending};
+use super::{hanging, width, wrapped_markdown};
 use crate::clock;
 use crate::safe;
 use crate::terminal::Colour;
@@ -32,9 +33,9 @@ pub(crate) enum Outputs {
     Whole,
 }
 
-/// The records of a session as text that is safe for a terminal.
-pub(crate) fn transcript(records: &[Record], outputs: Outputs, colour: Colour) -> String {
-    let mut page = Page { text: String::new(), outputs, colour };
+/// The records of a session as text that is safe for a terminal, in lines of so many columns.
+pub(crate) fn transcript(records: &[Record], outputs: Outputs, colour: Colour, columns: usize) -> String {
+    let mut page = Page { text: String::new(), outputs, colour, columns };
     for item in &Story::of(records).items {
         page.item(item, records);
     }
@@ -45,6 +46,7 @@ struct Page {
     text: String,
     outputs: Outputs,
     colour: Colour,
+    columns: usize,
 }
 
 impl Page {
@@ -121,10 +123,20 @@ impl Page {
             Outputs::Folded => shortened(what.trim(), FOLDED_CALL),
             Outputs::Whole => what.trim().to_owned(),
         };
-        let (mark, name) = (self.colour.paint(style, mark), self.colour.paint(BOLD, &safe::line(call.name)));
-        let id = self.colour.paint(DIM, &format!("[{}]", call.id));
-        self.text.push_str(format!("  {mark} {id} {name} {what}").trim_end());
-        self.text.push('\n');
+        let (name, id) = (safe::line(call.name), format!("[{}]", call.id));
+        let head = format!("  {mark} {id} {name}");
+        let painted = format!(
+            "  {} {} {}",
+            self.colour.paint(style, mark),
+            self.colour.paint(DIM, &id),
+            self.colour.paint(BOLD, &name)
+        );
+        let call_line = format!("{head} {what}");
+        for line in hanging(call_line.trim_end(), self.columns, 4) {
+            let line =
+                line.strip_prefix(&head).map_or_else(|| line.clone(), |rest| format!("{painted}{rest}"));
+            self.push(0, &line);
+        }
         call.questions.iter().for_each(|question| self.question(question));
         call.children.iter().for_each(|child| self.child(child));
         if let Some(said) = call.said {
@@ -196,15 +208,24 @@ impl Page {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
-        let what = self.colour.paint(style, &safe::line(what));
-        let more = self.colour.paint(DIM, &safe::line(more));
-        self.text.push_str(format!("{what}  {more}").trim_end());
-        self.text.push('\n');
+        let (what, more) = (safe::line(what), safe::line(more));
+        if width(&what) + 2 + width(&more) <= self.columns {
+            let (what, more) = (self.colour.paint(style, &what), self.colour.paint(DIM, &more));
+            self.push(0, &format!("{what}  {more}"));
+            return;
+        }
+        for line in hanging(&what, self.columns, 2) {
+            self.push(0, &self.colour.paint(style, &line));
+        }
+        if !more.is_empty() {
+            self.line(2, DIM, &more);
+        }
     }
 
     fn line(&mut self, indent: usize, style: &str, text: &str) {
-        let painted = self.colour.paint(style, &safe::line(text));
-        self.push(indent, &painted);
+        for line in hanging(&safe::line(text), self.columns.saturating_sub(indent), 0) {
+            self.push(indent, &self.colour.paint(style, &line));
+        }
     }
 
     fn warnings(&mut self, warnings: &[String]) {
@@ -213,8 +234,9 @@ impl Page {
 
     /// What somebody said, whole.
     fn words(&mut self, text: &str) {
-        for line in text.trim_end().lines() {
-            self.push(2, &safe::lines(line));
+        let text = safe::lines(text.trim_end());
+        for line in wrapped_markdown(&text, self.columns.saturating_sub(2)).lines() {
+            self.push(2, line);
         }
     }
 
@@ -224,8 +246,9 @@ impl Page {
         let bar = self.colour.paint(DIM, "│");
         let text = text.trim_end();
         for line in text.lines().take(most) {
-            let line = self.safe_line(line);
-            self.push(indent, &format!("{bar} {line}"));
+            for line in hanging(&self.safe_line(line), self.columns.saturating_sub(indent + 2), 0) {
+                self.push(indent, &format!("{bar} {line}"));
+            }
         }
         self.hidden(text.lines().count(), most, indent);
     }
@@ -343,6 +366,7 @@ mod tests {
             ]),
             Outputs::Folded,
             Colour::Off,
+            usize::MAX,
         );
         insta::assert_snapshot!(text, @r"
         lead  aaaaaaaaaaaaaaaaaaaaaaaaab
@@ -397,12 +421,12 @@ mod tests {
             replied(1, "", &[("read_file", "{\"path\":\"a\"}")]),
             Event::tool_ended(call, ToolOutput::ok(long.as_str())),
         ]);
-        let folded = transcript(&records, Outputs::Folded, Colour::Off);
+        let folded = transcript(&records, Outputs::Folded, Colour::Off, usize::MAX);
         assert!(
             folded.contains("… 42 more lines (--full)") && folded.contains("more characters)"),
             "{folded}"
         );
-        let whole = transcript(&records, Outputs::Whole, Colour::Off);
+        let whole = transcript(&records, Outputs::Whole, Colour::Off, usize::MAX);
         assert!(long.lines().all(|line| whole.contains(line)) && !whole.contains('…'), "{whole}");
     }
 
@@ -422,9 +446,9 @@ mod tests {
             replied(1, "\u{1b}[31m", &[("write_file", arguments), ("\u{1b}[31m", "\u{1b}[31m")]),
             Event::tool_ended(call, ToolOutput::ok("done")),
         ]);
-        let plain = transcript(&records, Outputs::Folded, Colour::Off);
+        let plain = transcript(&records, Outputs::Folded, Colour::Off, usize::MAX);
         assert!(!plain.contains('\u{1b}') && plain.contains("+\\u{1b}[31mred"), "{plain}");
-        let painted = transcript(&records, Outputs::Folded, Colour::On);
+        let painted = transcript(&records, Outputs::Folded, Colour::On, usize::MAX);
         assert!(painted.contains("\u{1b}[32m+\\u{1b}[31mred\u{1b}[0m"), "{painted}");
     }
 }

@@ -2,8 +2,8 @@
 
 use super::width;
 
-/// Program name that begins a command in a sentence.
-const COMMAND: &str = "brigade ";
+/// Beginnings of commands in a sentence: the program, and what is typed into a chat with an id.
+const COMMANDS: [&str; 2] = ["brigade ", "/resume "];
 
 /// Breaks the lines of a text between words so that they fit into so many columns. The rest of a line is indented like
 /// its beginning. A word or a command that is longer than a line stays whole: the terminal breaks it, and it can still
@@ -66,7 +66,8 @@ fn words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = line;
     loop {
-        let is_command = rest.starts_with(COMMAND) && words.last().is_none_or(|word: &&str| introduces(word));
+        let begins = COMMANDS.iter().any(|command| rest.starts_with(command));
+        let is_command = begins && words.last().is_none_or(|word: &&str| introduces(word));
         let end = match is_command {
             true => [rest.find("; "), rest.find(". ")].into_iter().flatten().min().map(|at| at + 1),
             false => rest.find(' '),

@@ -195,7 +195,7 @@ fn a_new_session_begins_after_clear() {
     window.wait_for("turn 1: one");
     wait_for_idle(&window);
     window.press("/clear\r");
-    let screen = window.wait_for("To continue the last one: /resume ");
+    let screen = window.wait_for("To continue the last one:\n/resume ");
     assert!(!screen.contains("turn 1: one"), "the window is empty: {screen}");
     window.press("two\r");
     window.wait_for("turn 1: two");

@@ -2,6 +2,7 @@
 
 use insta::assert_snapshot;
 
+use crate::chat;
 use crate::home::Home;
 use crate::support::Window;
 
@@ -83,4 +84,64 @@ fn notes_and_errors_wrap_between_words() {
         assert_eq!(window.end(), 2, "{}", window.text());
         assert_snapshot!(format!("no_model_{name}"), window.screen());
     }
+}
+
+/// A long reply, a call with a long output, and a child that fails for a reason of many words.
+const WORDY: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+text = "First of all I look at what there is in this folder, because nothing else says how the project is built."
+[[reply.call]]
+tool = "shell"
+arguments = { command = "echo one two three four five six seven eight nine ten eleven twelve thirteen" }
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Coder", task = "repair it" }
+[[reply]]
+agent = "lead"
+text = "The child could not repair it, and this sentence is longer than the window in which it is to be read."
+[[reply]]
+agent = "Coder"
+turn = 1
+fault = "refused"
+"#;
+
+/// Checks that no word is broken at the edge of the window.
+#[track_caller]
+fn breaks_no_word(window: &Window) {
+    let text = window.text();
+    let words: std::collections::HashSet<&str> = text.split_whitespace().collect();
+    let screen = window.screen();
+    let broken: Vec<&str> = screen.split_whitespace().filter(|word| !words.contains(word)).collect();
+    assert!(broken.is_empty(), "{broken:?} in\n{screen}");
+}
+
+#[test]
+fn what_commands_report_wraps_between_words() {
+    let home = Home::new();
+    home.run(WORDY, &["--mode", "auto"]).exits(0);
+    for (columns, command) in [
+        (52, &["doctor", "--offline"][..]),
+        (60, &["sessions", "show", "last"]),
+        (60, &["sessions", "tree", "last"]),
+    ] {
+        let mut window = Window::start(&home, (columns, 120), command, &[]);
+        assert_eq!(window.end(), 0, "{}", window.text());
+        breaks_no_word(&window);
+    }
+}
+
+#[test]
+fn what_chat_reports_wraps_between_words() {
+    let home = Home::new();
+    let window = chat::chat(&home, (60, 60), WORDY, &["--mode", "auto"]);
+    window.press("go\r");
+    window.wait_for("is to be read");
+    window.press("/mode nonsense\r");
+    window.wait_for("is not a mode");
+    chat::wait_for_idle(&window);
+    breaks_no_word(&window);
+    window.press("\u{4}");
+    chat::leave(window, 0);
 }

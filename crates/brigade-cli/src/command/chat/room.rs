@@ -28,6 +28,7 @@ use crate::failure::{Exit, Failure};
 use crate::finish;
 use crate::keyboard::editor::Taken;
 use crate::output;
+use crate::render::wrapped;
 use crate::safe;
 use crate::suspend;
 use crate::terminal::{self, Colour};
@@ -211,9 +212,10 @@ impl Room<'_> {
         let (model, mode) = (model.unwrap_or_default(), self.talk.mode().await);
         let who = safe::line(self.talk.who());
         let greeting = format!("{who}{model}, mode {mode}. /help lists the commands.");
-        lines.push(self.colour.paint("2", &greeting));
+        lines.extend(wrapped(&greeting, columns).lines().map(|line| self.colour.paint("2", line)));
         if self.talk.is_open() {
-            lines.push("Its last round is not over; it goes on with your next message.".to_owned());
+            let open = "Its last round is not over; it goes on with your next message.";
+            lines.extend(wrapped(open, columns).lines().map(str::to_owned));
         }
         lines.push(String::new());
         self.say(lines);
@@ -255,8 +257,8 @@ impl Room<'_> {
     }
 
     fn note(&mut self, text: &str) {
-        let lines = safe::lines(text).lines().map(str::to_owned).collect();
-        let lines = self.voice.aside(lines);
+        let text = wrapped(&safe::lines(text), self.columns());
+        let lines = self.voice.aside(text.lines().map(str::to_owned).collect());
         self.say(lines);
     }
 
@@ -292,7 +294,10 @@ impl Room<'_> {
                 if self.round.is_some() {
                     lines.push(self.colour.paint("2", "  (heard at the next step)"));
                 }
-                lines.extend(notes.iter().map(|note| self.colour.paint("2", &format!("  ({note})"))));
+                for note in &notes {
+                    let note = wrapped(&format!("  ({note})"), self.columns());
+                    lines.extend(note.lines().map(|line| self.colour.paint("2", line)));
+                }
                 lines.push(String::new());
                 self.say(lines);
                 self.message(&text).await;
@@ -380,7 +385,10 @@ impl Room<'_> {
         self.notice = None;
         let mut lines = match &ending {
             Ok(ending) => self.voice.end(&ending.outcome),
-            Err(error) => self.voice.aside(vec![safe::lines(&error.to_string()).into_owned()]),
+            Err(error) => {
+                let text = wrapped(&safe::lines(&error.to_string()), self.columns());
+                self.voice.aside(text.lines().map(str::to_owned).collect())
+            }
         };
         lines.extend(self.voice.rest());
         self.say(lines);

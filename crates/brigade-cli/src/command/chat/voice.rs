@@ -12,10 +12,12 @@ use super::plain::trouble;
 use super::talk::beside;
 use crate::follow::View;
 use crate::progress;
-use crate::render::{Markdown, fit};
+use crate::render::{Markdown, fit, hanging};
 use crate::safe;
 use crate::terminal::Colour;
 
+/// Mark of a tool call.
+const BULLET: &str = "· ";
 /// How much of a result is shown where it is only announced.
 const FIRST_LINE: usize = 160;
 /// How many messages of an earlier conversation are shown, and how much of each.
@@ -230,9 +232,13 @@ impl Voice {
 
     fn note(&mut self, style: Option<&str>, text: &str) -> Vec<String> {
         let text = safe::lines(text);
-        let lines = text
-            .lines()
-            .map(|line| style.map_or_else(|| line.to_owned(), |style| self.colour.paint(style, line)));
+        let lines = text.lines().flat_map(|line| {
+            let mark = if line.starts_with(BULLET) { BULLET.chars().count() } else { 0 };
+            let indent = line.len() - line.trim_start_matches(' ').len();
+            hanging(line, self.columns, indent + mark)
+        });
+        let lines =
+            lines.map(|line| style.map_or_else(|| line.clone(), |style| self.colour.paint(style, &line)));
         let lines = lines.collect();
         self.spaced(Kind::Note, lines)
     }

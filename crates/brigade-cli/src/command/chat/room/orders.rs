@@ -10,6 +10,7 @@ use super::super::voice::Voice;
 use super::Room;
 use crate::failure::Failure;
 use crate::named;
+use crate::render::wrapped;
 use crate::safe;
 
 impl Room<'_> {
@@ -42,7 +43,13 @@ impl Room<'_> {
             Command::Help => commands::help(),
             Command::Quit => return Ok(()),
         };
-        let lines = text.trim_end().lines().map(str::to_owned).collect();
+        let lines = text.trim_end().lines();
+        // Painted lines are tables, which fit.
+        let lines = lines.map(|line| match line.contains('\u{1b}') {
+            true => line.to_owned(),
+            false => wrapped(line, columns),
+        });
+        let lines = lines.collect();
         let lines = self.voice.aside(lines);
         self.say(lines);
         Ok(())
