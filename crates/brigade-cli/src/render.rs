@@ -28,7 +28,7 @@ pub(crate) use story::{Change, label};
 pub(crate) use table::{changes, costs, costs_by_agent, ended, layout, summary};
 pub(crate) use tale::Tale;
 pub(crate) use transcript::{Outputs, transcript};
-pub(crate) use tree::{Content, Overview, Row, overview};
+pub(crate) use tree::{Content, Row, overview};
 pub(crate) use wrap::{hanging, wrapped, wrapped_markdown};
 
 /// How long an agent worked, or has worked so far, in milliseconds.

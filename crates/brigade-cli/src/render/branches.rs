@@ -4,7 +4,7 @@ use brigade_core::view::{Doing, Node, Tree};
 use brigade_core::{Amount, SessionId, Spent, Status};
 
 use super::story::{count, ending};
-use super::table::outcome;
+use super::table::{in_doubt, outcome};
 use super::{Content, fit, hanging, layout, overview, wrapped};
 use crate::follow::View;
 use crate::safe;
@@ -79,11 +79,7 @@ pub(crate) fn branches(view: &View, breadth: Breadth, colour: Colour, room: usiz
     }
     let mut text = layout(&lines, colour, room, 3, &LEFT_OUT);
     let spent = view.tree.spent(&view.root);
-    if spent.in_doubt.tokens > 0 {
-        let tokens = units::short(spent.in_doubt.tokens);
-        let doubt = format!("up to {tokens} more tokens are in doubt: their answers were never seen");
-        text.push_str(&format!("{}\n", wrapped(&doubt, room)));
-    }
+    text.push_str(&in_doubt(&spent, room));
     if spent.reported != Amount::default() {
         let (tokens, usd) = (units::short(spent.reported.tokens), units::shown_dollars(spent.reported.usd));
         let agents = match spent.reported.agents {

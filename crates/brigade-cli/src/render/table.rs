@@ -4,7 +4,7 @@ use brigade_core::event::ChangedLines;
 use brigade_core::view::{Doing, Node};
 use brigade_core::{Spent, Status};
 
-use super::{Content, Overview, elapsed, fit, overview, pad, width};
+use super::{Content, elapsed, fit, overview, pad, width, wrapped};
 use crate::follow::View;
 use crate::safe;
 use crate::terminal::Colour;
@@ -120,7 +120,7 @@ fn table(view: &View, colour: Colour, columns: usize, most: usize) -> String {
         let time = view.tree.node(&view.root).map_or(0, |root| elapsed(&view.tree, root));
         let changed = changed(&view.tree.walk(&view.root));
         lines.push(cells("total".to_owned(), overview.turns, &overview.spent, time, changed));
-        outcomes.push((total(&overview), "2"));
+        outcomes.push((overview.tally.to_string(), "2"));
     }
     let numbers = layout(&lines, Colour::Off, columns.saturating_sub(OUTCOME + 2), 1, &LEFT_OUT);
     let widest = numbers.lines().map(width).max().unwrap_or(0);
@@ -133,7 +133,20 @@ fn table(view: &View, colour: Colour, columns: usize, most: usize) -> String {
         text.push_str(row.trim_end());
         text.push('\n');
     }
+    text.push_str(&in_doubt(&overview.spent, columns));
     text
+}
+
+/// The line on tokens that may have been used, because the reply to a call was never seen. Empty if there are none.
+pub(super) fn in_doubt(spent: &Spent, columns: usize) -> String {
+    match spent.in_doubt.tokens {
+        0 => String::new(),
+        tokens => {
+            let tokens = units::short(tokens);
+            let line = format!("up to {tokens} more tokens are in doubt: their answers were never seen");
+            format!("{}\n", wrapped(&line, columns))
+        }
+    }
 }
 
 fn cells(name: String, turns: u64, spent: &Spent, millis: u64, changed: String) -> [String; 7] {
@@ -154,14 +167,6 @@ fn amounts(spent: &Spent) -> [String; 3] {
     let usage = spent.usage;
     let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
     [units::short(input), units::short(usage.output), units::cost(spent)]
-}
-
-/// What became of all agents together.
-fn total(overview: &Overview<'_>) -> String {
-    match overview.spent.in_doubt.tokens {
-        0 => overview.tally.to_string(),
-        tokens => format!("{} tok in doubt; {}", units::short(tokens), overview.tally),
-    }
 }
 
 /// What became of an agent, in words and in a style.

@@ -69,7 +69,11 @@ fn a_run_that_ctrl_c_stopped_names_resume() {
         window.wait_for("thinking");
         window.press("\u{3}");
         assert_eq!(window.end(), 130, "{}", window.text());
-        assert_snapshot!(format!("cancelled_{name}"), window.screen());
+        let screen = window.screen();
+        // The number depends on the length of the prompt.
+        let (_, doubt) = screen.split_once("up to ").unwrap();
+        let (tokens, _) = doubt.split_once(' ').unwrap();
+        assert_snapshot!(format!("cancelled_{name}"), screen.replace(tokens, "##k"));
         let text = window.whole_text();
         let (_, after) = text.split_once("brigade resume ").unwrap();
         home.brigade(&["resume", after.lines().next().unwrap()]).exits(0).prints("finished");
