@@ -228,8 +228,8 @@ pub(crate) struct Run {
     /// Continue this session
     #[arg(short, long, value_name = "ID", conflicts_with = "agent")]
     pub(crate) resume: Option<String>,
-    /// File with a JSON Schema that the result has to fit
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["last", "resume"])]
+    /// JSON Schema that the result has to fit: a file, or the schema itself, which begins with {
+    #[arg(long, value_name = "FILE|JSON", conflicts_with_all = ["last", "resume"])]
     pub(crate) json_schema: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) flags: Flags,

@@ -74,11 +74,14 @@ fn continued(global: Global, run: args::Run) -> Result<Exit, Failure> {
     }
 }
 
-/// The schema in a file.
-fn schema(file: &Path) -> Result<ResultSchema, Failure> {
-    let shown = safe::line(&file.display().to_string());
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("cannot read the schema {shown}: {error}")))?;
+/// The schema in a file, or in the argument itself if that begins as a JSON object does.
+fn schema(given: &Path) -> Result<ResultSchema, Failure> {
+    let shown = safe::line(&given.display().to_string());
+    let text = match given.to_str().filter(|text| text.trim_start().starts_with('{')) {
+        Some(json) => json.to_owned(),
+        None => std::fs::read_to_string(given)
+            .map_err(|error| Failure::usage(format!("cannot read the schema {shown}: {error}")))?,
+    };
     ResultSchema::parse(&text).map_err(|error| {
         Failure::usage(format!("cannot use the schema {shown}: {}.", safe::line(&error.to_string())))
     })

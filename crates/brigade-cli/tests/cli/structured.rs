@@ -35,6 +35,18 @@ fn a_result_that_fits_is_all_of_standard_output() {
 }
 
 #[test]
+fn a_schema_is_also_given_as_json() {
+    let home = Home::new();
+    let script = "[[reply]]\ntext = '{\"n\": 1}'";
+    let with = |schema: &str| home.run(script, &["--json-schema", schema]);
+    assert_eq!(with(SCHEMA).exits(0).stdout, "{\"n\":1}\n");
+    with(" {\"type\": \"nonsense\"}").exits(2).says("cannot use the schema");
+    with("{\"type\"").exits(2).says("cannot use the schema");
+    with("nowhere.json").exits(2).says("cannot read the schema nowhere.json");
+    home.brigade(&["run", "--help"]).exits(0).prints("a file, or the schema itself");
+}
+
+#[test]
 fn control_characters_stay_json() {
     let home = Home::new();
     let done = run(&home, "[[reply]]\ntext = '{\"n\": 1, \"s\": \"a\\u009b31m\\u202eb\"}'", &[]);
