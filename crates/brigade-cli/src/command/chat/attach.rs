@@ -40,12 +40,13 @@ pub(super) struct Completion {
     pub(super) choices: Vec<String>,
 }
 
-/// Adds the content of the files that a message names. A word that is no file stays a word.
+/// Adds the content of the files that a message names. A word that is no file stays a word; the user is told if it looks
+/// like a path.
 pub(super) fn attach(message: &str, files: &Files) -> Attached {
     let mut attached = Attached { text: message.to_owned(), notes: Vec::new() };
     let mut known = BTreeSet::new();
     for named in mentions(message) {
-        let Some((path, read)) = read(named, files) else { continue };
+        let Some((path, read)) = read(named, files).or_else(|| missing(named, files)) else { continue };
         if !known.insert(path) {
             continue;
         }
@@ -105,6 +106,14 @@ fn read<'a>(named: &'a str, files: &Files) -> Option<(&'a str, Result<String, St
         return Some((path, read));
     }
     None
+}
+
+/// A path that does not exist, and the cause. None for a word that does not look like a path, such as a user name.
+fn missing<'a>(named: &'a str, files: &Files) -> Option<(&'a str, Result<String, String>)> {
+    let path = named.trim_end_matches(PUNCTUATION);
+    let looks_like_path = path.contains(['.', '/']) || path.contains(char::is_whitespace);
+    let is_missing = matches!(files.read(path, MAX_BYTES), Err(FileError::NotFound { .. }));
+    (looks_like_path && is_missing).then(|| (path, Err("there is no such file.".to_owned())))
 }
 
 /// Completes the path that is typed at the end of a text, if one is. A name that no file of the folder begins with is
@@ -257,6 +266,9 @@ mod tests {
             ("@binary", "UTF-8"),
             ("@../x", "leads out"),
             ("@.env", "may not be touched"),
+            ("@nofile.txt", "there is no such file"),
+            ("see @src/nofile.", "there is no such file"),
+            ("@\"no file\"", "there is no such file"),
         ] {
             let Attached { text, notes } = attached(message);
             assert_eq!(text, message);
