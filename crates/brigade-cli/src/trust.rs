@@ -49,7 +49,11 @@ pub(crate) fn project(environment: &Environment, folder: &Path) -> Result<Option
     let Some(root) = find(environment, folder) else { return Ok(None) };
     let reason = match standing(&Record::read(environment)?, &root) {
         Standing::Trusted(files) => return Ok(Some(TrustedProject { root, files })),
-        Standing::Unknown => "they are not trusted".to_owned(),
+        Standing::Unknown => {
+            let contents = Files::read(&root).map(|files| files.contents()).unwrap_or_default();
+            let contents = if contents.is_empty() { contents } else { format!(" ({contents})") };
+            format!("they are not trusted{contents}")
+        }
         Standing::Changed => "they have changed since they were trusted".to_owned(),
         Standing::Unfit(problem) => problem,
     };

@@ -1,6 +1,6 @@
 //! The files of a project that trust is about, and their hash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::Read;
@@ -30,6 +30,13 @@ pub(crate) const COVERED: [&str; 12] = [
 
 /// The file that names servers of tools. It is hashed as well.
 pub(crate) const MCP_FILE: &str = ".mcp.json";
+
+/// Settings of a project.
+const SETTINGS_FILES: [&str; 2] = [".brigade/config.toml", ".brigade/config.json"];
+/// Names of the folders in `COVERED`, and in `.brigade`, that contain agents.
+const AGENT_FOLDERS: [&str; 3] = ["agents", "agent", "droids"];
+/// File that makes a folder a skill.
+const SKILL_FILE: &str = "SKILL.md";
 
 /// The longest file.
 const MOST_BYTES: u64 = 1024 * 1024;
@@ -96,6 +103,30 @@ impl Files {
                 Content::Other(kind) => hash.chain("other", &[path, kind.as_bytes()]),
             }
         })
+    }
+
+    /// What a project contains, in a few words, such as `settings, 1 agent`. It is judged by paths alone: no content of a
+    /// project that is not trusted is interpreted.
+    pub(crate) fn contents(&self) -> String {
+        let is_agent_folder = |part: &OsStr| AGENT_FOLDERS.iter().any(|folder| part == *folder);
+        let agents: BTreeSet<PathBuf> = self
+            .entries
+            .keys()
+            .filter(|path| path.iter().nth(1).is_some_and(is_agent_folder))
+            .map(|path| path.iter().take(3).collect())
+            .collect();
+        let skills =
+            self.entries.keys().filter(|path| path.file_name() == Some(OsStr::new(SKILL_FILE))).count();
+        let has_settings = SETTINGS_FILES.iter().any(|file| self.get(file).is_some());
+        let mut found = Vec::new();
+        found.extend(has_settings.then(|| "settings".to_owned()));
+        found.extend(self.get(MCP_FILE).map(|_| "MCP servers".to_owned()));
+        for (number, what) in [(agents.len(), "agent"), (skills, "skill")] {
+            found.extend(
+                (number > 0).then(|| format!("{number} {what}{}", if number == 1 { "" } else { "s" })),
+            );
+        }
+        found.join(", ")
     }
 
     /// What stands at a path, if anything does.

@@ -41,6 +41,19 @@ fn trust(home: &Home, folder: &Path) -> Done {
 }
 
 #[test]
+fn the_warning_says_what_a_project_contains() {
+    let home = Home::new();
+    put(&home.work(), ".claude/agents/reviewer.md", "Review it.");
+    is_ignored(&home, &home.work(), "they are not trusted (1 agent). ");
+    put(&home.work(), ".brigade/agents/coder.md", "Write it.");
+    put(&home.work(), ".brigade/skills/tea/SKILL.md", "Make tea.");
+    put(&home.work(), ".brigade/skills/tea/notes.md", "More on tea.");
+    put(&home.work(), ".brigade/config.toml", DEPTH);
+    put(&home.work(), ".mcp.json", "{}");
+    is_ignored(&home, &home.work(), "they are not trusted (settings, MCP servers, 2 agents, 1 skill). ");
+}
+
+#[test]
 fn a_project_counts_once_it_is_trusted_and_until_it_changes() {
     let home = Home::new();
     put(&home.work(), ".brigade/config.toml", DEPTH);
